@@ -1,0 +1,1 @@
+"""The ways in: HTTP, the page and the command line."""

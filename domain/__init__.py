@@ -1,0 +1,1 @@
+"""What a job is and what may happen to it: pure rules, no input or output."""

@@ -1,0 +1,40 @@
+"""How a job gets its id: the same (tenant, kind, key) is the same job, for ever."""
+
+from __future__ import annotations
+
+from typing import Final
+from uuid import UUID, uuid5
+
+#: Namespace of job ids: never edit.
+JOBS: Final = UUID("0a6f0f0e-5a53-4b7c-8f0e-2f7a4f6a9d11")
+#: Namespace of the ids of children: never edit.
+CHILDREN: Final = UUID("c3d1a7de-4f0b-4a35-9a52-6f1e0b8d7c24")
+#: Namespace of queue streams: never edit.
+QUEUES: Final = UUID("5b0d1e2c-9d42-4c8e-a7a1-63c0c1b0e0d2")
+#: The stream of the log's own events (epoch raised, archived).
+LOG_STREAM: Final = UUID("7e0e9a52-3c70-4a92-8f37-0f3a1c7b9e55")
+
+
+def _joined(*parts: str) -> str:
+    # Length prefixes: ("a", "bc") and ("ab", "c") must not meet.
+    return "".join(f"{len(part)}:{part}" for part in parts)
+
+
+def job_id(tenant: str, kind: str, key: str) -> UUID:
+    """The id of the job that (tenant, kind, idempotency key) stands for: a UUIDv5 (RFC 9562)."""
+    return uuid5(JOBS, _joined(tenant, kind, key))
+
+
+def child_id(parent: UUID, key: str) -> UUID:
+    """The id of the child that *parent* spawned under *key*."""
+    return uuid5(CHILDREN, _joined(str(parent), key))
+
+
+def exclusive(tenant: str, key: str) -> str:
+    """The exclusive key as stored: that of one tenant never meets that of another."""
+    return f"{_joined(tenant)}/{key}" if key else ""
+
+
+def queue_stream(queue: str) -> UUID:
+    """The stream that holds a queue's pauses and bulk commands."""
+    return uuid5(QUEUES, queue)

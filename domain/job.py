@@ -1,0 +1,539 @@
+"""Job, the aggregate: commands decide by the state machine, events record, state is what the events say.
+
+Every command takes ``now`` and either raises one of ``errors`` or triggers events; none does input or
+output.  Memory is O(1) in units: evidence lives in the log and in the unit results, never here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+from uuid import UUID
+
+from eventsourcing.domain import BaseAggregate
+
+from . import events as e
+from . import storable
+from .errors import (
+    CheckpointError,
+    EpochChangedError,
+    ExhaustedError,
+    IncompleteError,
+    LeaseHeldError,
+    LeaseLostError,
+    NotDueError,
+    SupersededError,
+    TooLargeError,
+    WrongStateError,
+)
+from .lease import Lease, Token
+from .retry import RetryPolicy
+from .status import TRANSITIONS, Status, Wish
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime, timedelta
+
+    from .spec import JobSpec
+
+ERRORS_KEPT: Final = 20  # REC-08: bounded in entries; each entry is bounded by storable.text
+CRASH_LIMIT: Final = 3  # crashes at one checkpoint before the unit counts as poison
+TRIES_KEPT: Final = 100  # units attempted and not settled: bounded by what runs at once
+LISTS_LIMIT: Final = 1000  # lists of items in one job
+TALLIES_LIMIT: Final = 100  # names in the tallies, which every checkpoint repeats
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who commands: shown in the history of the job."""
+
+    name: str
+    request_id: str = ""
+    address: str = ""
+    text: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse what can't be stored; the text is made storable instead."""
+        storable.name(self.name, "actor")
+        storable.name(self.request_id, "request_id", empty=True)
+        storable.name(self.address, "address", empty=True)
+
+
+class Job(BaseAggregate[UUID]):
+    """One submitted job, the lease it runs under and the checkpoint its units have reached."""
+
+    TOPIC = "joblog.job"
+    INSTANTS = ("_created_on", "_modified_on", "due_at", "started_on", "last_attempt_on", "finished_on")
+
+    kind: str
+    tenant: str
+    owner: str
+    queue: str
+    priority: int
+    args: Any
+    args_digest: str
+    key: str
+    exclusive_key: str
+    gate: str
+    tags: list[str]
+    retry: dict[str, Any] | None
+    total: int | None
+    parent_id: str
+    due_at: datetime
+
+    Event = e.JobEvent
+    Submitted = e.Submitted
+
+    def __init__(self) -> None:
+        """Left empty: ``Submitted.apply`` sets the state, live and on replay."""
+
+    # -- state -----------------------------------------------------------------------------------------------
+
+    def start_empty(self) -> None:
+        """Everything that a job has before anything happened to it."""
+        self.status: Status = Status.QUEUED
+        self.wish: Wish = Wish.NONE
+        self.lease: Lease | None = None
+        self.epoch = self.token = 0  #: of the last grant
+        self.attempt = 0  #: grants so far
+        self.unit = ""  #: in flight, or last failed
+        self.unit_attempt = 0  #: attempts of that unit in this cycle
+        self.tries: dict[str, list[int]] = {}  #: unit not settled: attempts, grant of the last one
+        self.cycle = 1  #: attempt cycles: one more for each retry by hand
+        self.failures = 0  #: of units, over the whole life
+        self.crashes = 0  #: of holders at this checkpoint
+        self.reclaims = 0  #: over the whole life
+        self.done = 0  #: units with evidence
+        self.skipped = 0
+        self.sequence = 0  #: units in the finished prefix
+        self.cursor: Any = None  #: where the operation goes on
+        self.tallies: dict[str, int] = {}
+        self.lists: dict[str, dict[str, Any]] = {}
+        self.cleanup = False
+        self.outcome = ""
+        self.result: Any = None
+        self.reason = self.reason_text = ""
+        self.errors: list[dict[str, Any]] = []
+        self.errors_dropped = 0
+        self.started_on: datetime | None = None
+        self.last_attempt_on: datetime | None = None
+        self.finished_on: datetime | None = None
+
+    def note_error(self, at: datetime, unit: str, code: str, text: str) -> None:
+        """Keep the newest errors, count the others."""
+        self.errors_dropped += len(self.errors) >= ERRORS_KEPT
+        entry = {"at": at.isoformat(), "unit": unit, "code": code, "text": text}
+        self.errors = [*self.errors[1 - ERRORS_KEPT :], entry]
+
+    def note_attempt(self, unit: str, attempt: int) -> None:
+        """Keep the attempts of each unit that is not settled, of the newest ones at least."""
+        self.unit, self.unit_attempt = unit, attempt
+        others = [(name, tried) for name, tried in self.tries.items() if name != unit]
+        self.tries = dict(others[1 - TRIES_KEPT :]) | {unit: [attempt, self.token]}
+
+    def settle(self, unit: str) -> None:
+        """Forget the attempts of a unit that is done or skipped."""
+        self.unit, self.unit_attempt = "", 0
+        if unit in self.tries:
+            self.tries = {name: tried for name, tried in self.tries.items() if name != unit}
+
+    def finish(self, status: Status, at: datetime) -> None:
+        """An end of the job also ends its lease."""
+        self.status, self.lease, self.wish, self.finished_on = status, None, Wish.NONE, at
+
+    @property
+    def policy(self) -> RetryPolicy:
+        """The retry policy stored at submit."""
+        return RetryPolicy(**(self.retry or {}))
+
+    # -- submit and claim ------------------------------------------------------------------------------------
+
+    @classmethod
+    def submit(cls, spec: JobSpec, *, now: datetime) -> Job:
+        """Create the job that *spec* describes.  Its id follows from tenant, kind and key, so it needs a key."""
+        storable.name(spec.key, "key")
+        event = object.__new__(e.Submitted)
+        vars(event).update(
+            originator_id=spec.job_id,
+            originator_version=1,
+            originator_topic=cls.TOPIC,
+            timestamp=now,
+            **spec.to_event(now),
+        )
+        job: Job = event.mutate(None)
+        job._pending_events.append(event)
+        return job
+
+    def claim(self, worker: str, *, epoch: int, lease: timedelta, now: datetime) -> Token:
+        """Lease the job to *worker* under a new token.
+
+        Raises:
+            LeaseHeldError: another worker holds it; an expired lease must be ended by ``expire`` first.
+            WrongStateError: not claimable.
+            EpochChangedError: the log's epoch was raised behind the caller's back (S7).
+            NotDueError: its stored instant lies ahead (S11).
+        """
+        if self.lease is not None:
+            raise LeaseHeldError(self.id, self.lease.worker)
+        self._require(Status.RUNNING, "claim it")
+        if self.due_at > now:
+            raise NotDueError(self.id, f"is due at {self.due_at.isoformat()}, not before")
+        if epoch < self.epoch:
+            raise EpochChangedError(f"job {self.id} was leased in epoch {self.epoch}; open the log again")
+        token = Token(epoch, self.token + 1)
+        self._trigger(
+            e.Claimed,
+            now,
+            worker=worker,
+            epoch=epoch,
+            token=token.grant,
+            lease_until=now + lease,
+            attempt=self.attempt + 1,
+        )
+        return token
+
+    def expire(self, *, cause: str, by: str, now: datetime, counts: bool = True) -> None:
+        """End the lease of a dead holder; honour what an operator had asked of it.
+
+        *counts* is False where the death says nothing about the unit (shutdown grace, reboot, node loss).
+        The third death that counts at one checkpoint parks the job as poison; only a cancel outranks that.
+        """
+        lease = self.lease
+        if lease is None:
+            self._refuse("expire its lease")
+        crashes = self.crashes + 1 if counts else self.crashes
+        self._trigger(
+            e.LeaseExpired,
+            now,
+            worker=lease.worker,
+            token=lease.token.grant,
+            held_since=lease.since,
+            unit=self.unit,
+            cause=cause,
+            reclaimed_by=by,
+            crashes=crashes,
+            reclaims=self.reclaims + 1,
+        )
+        if crashes >= CRASH_LIMIT and self.wish is not Wish.CANCEL:
+            text = f"{crashes} holders died at checkpoint {self.sequence}"
+            self._trigger(e.Paused, now, reason="poison-unit", text=text)
+        elif self.wish:
+            self._honour(now)
+
+    # -- units (the holder's commands carry its token) -------------------------------------------------------
+
+    def freeze_list(self, token: Token, name: str, *, count: int, digest: str, now: datetime) -> None:
+        """Record that the list *name* was stored; a second time it must be the same list."""
+        self._fence(token)
+        known = self.lists.get(name)
+        if known is not None:
+            if known != {"count": count, "digest": digest}:
+                raise CheckpointError(self.id, f"list {name!r} differs from the one stored before its first unit")
+            return
+        if len(self.lists) >= LISTS_LIMIT:
+            raise TooLargeError("lists", f"{len(self.lists):,} lists", "put the items into fewer lists")
+        self._trigger(e.ListFrozen, now, name=name, count=count, digest=digest)
+
+    def attempt_unit(self, token: Token, unit: str, *, now: datetime) -> int:
+        """Spend an attempt of *unit* before its body runs; returns its number in this cycle.
+
+        Raises:
+            ExhaustedError: none is left.
+        """
+        self._fence(token)
+        spent, _ = self._tried(unit)
+        if self.policy.is_exhausted(spent):
+            raise ExhaustedError(self.id, f"unit {unit!r} has spent its {spent} attempts")
+        self._trigger(e.UnitAttempted, now, unit=unit, attempt=spent + 1)
+        return spent + 1
+
+    def complete_units(
+        self,
+        token: Token,
+        units: Sequence[tuple[str, Any]],
+        *,
+        now: datetime,
+        cursor: Any = None,
+        advance: int | None = None,
+        tallies: dict[str, int] | None = None,
+    ) -> None:
+        """Record finished units with their evidence and move the checkpoint, in one append.
+
+        *advance* is how many units the finished prefix grows by; by default all of *units*.  0 leaves the
+        checkpoint where it is: units may finish out of order while it moves only over the finished prefix.
+        No *cursor* leaves that of before.
+        """
+        self._fence(token)
+        step = len(units) if advance is None else advance
+        self._check_advance(step, len(units), tallies)
+        done = self.done
+        for unit, evidence in units:
+            done += 1
+            self._trigger(e.UnitCompleted, now, unit=unit, evidence=evidence, done=done)
+        if step or cursor is not None or tallies is not None:
+            self._advance(step, cursor, tallies, now)
+
+    def skip_unit(
+        self,
+        token: Token,
+        unit: str,
+        *,
+        code: str,
+        text: str,
+        now: datetime,
+        cursor: Any = None,
+        advance: int = 1,
+    ) -> None:
+        """Pass over a bad unit: recorded with its reason, never counted as done."""
+        self._fence(token)
+        self._check_advance(advance, 1, None)
+        self._trigger(e.UnitSkipped, now, unit=unit, code=code, text=storable.text(text), skipped=self.skipped + 1)
+        if advance or cursor is not None:
+            self._advance(advance, cursor, None, now)
+
+    def _check_advance(self, step: int, new: int, tallies: dict[str, int] | None) -> None:
+        """Refuse before anything is recorded: a refused command leaves no event behind."""
+        settled = self.done + self.skipped + new
+        if step < 0 or self.sequence + step > settled:
+            raise CheckpointError(
+                self.id, f"checkpoint {self.sequence} can't move by {step}: {settled} units done or skipped"
+            )
+        if self.total is not None and settled > self.total:
+            raise CheckpointError(self.id, f"unit {settled} lies past the total of {self.total}")
+        if tallies is not None and len(tallies) > TALLIES_LIMIT:
+            raise TooLargeError("tallies", f"{len(tallies)} names", f"at most {TALLIES_LIMIT} are kept")
+
+    def _advance(self, step: int, cursor: Any, tallies: dict[str, int] | None, now: datetime) -> None:
+        said: dict[str, Any] = {} if tallies is None else {"tallies": dict(tallies)}
+        if not step:
+            said["crashes"] = self.crashes
+        cursor = self.cursor if cursor is None else cursor
+        self._trigger(e.CheckpointAdvanced, now, sequence=self.sequence + step, cursor=cursor, **said)
+
+    def schedule_retry(
+        self,
+        token: Token,
+        unit: str,
+        *,
+        category: str,
+        text: str,
+        next_attempt_at: datetime,
+        origin: str,
+        now: datetime,
+    ) -> None:
+        """Store when *unit* is tried again, then honour an operator's wish; gives the lease back.
+
+        The failed attempt counts once, whether ``attempt_unit`` has announced it under this token or not.
+
+        Raises:
+            ExhaustedError: it was the last one.
+        """
+        self._fence(token)
+        spent, grant = self._tried(unit)
+        attempt = spent if grant == token.grant else spent + 1
+        if self.policy.is_exhausted(attempt):
+            raise ExhaustedError(self.id, f"unit {unit!r} has spent its {attempt} attempts")
+        self._trigger(
+            e.RetryScheduled,
+            now,
+            unit=unit,
+            attempt=attempt,
+            category=category,
+            text=storable.text(text),
+            next_attempt_at=max(next_attempt_at, now, self.due_at),
+            origin=origin,
+            failures=self.failures + 1,
+        )
+        if self.wish:
+            self._honour(now)
+
+    def release(self, token: Token, *, cause: str, now: datetime, due_at: datetime | None = None) -> None:
+        """Give the lease back at a boundary (yield, shutdown, wait, pause); honour an operator's wish."""
+        self._fence(token)
+        due_at = max(due_at or now, self.due_at)
+        if self.wish:
+            self._honour(now, due_at)
+        else:
+            self._trigger(e.LeaseReleased, now, cause=cause, due_at=due_at)
+
+    def park(
+        self,
+        token: Token,
+        *,
+        reason: str,
+        text: str,
+        now: datetime,
+        not_before: datetime | None = None,
+        unit: str = "",
+    ) -> None:
+        """Exhausted or missing something outside the input: keep the work, paused, for an operator."""
+        self._fence(token)
+        if self.wish is Wish.CANCEL:
+            self._honour(now)
+            return
+        self._trigger(
+            e.Paused,
+            now,
+            reason=reason,
+            text=storable.text(text),
+            failures=self.failures + 1,
+            not_before=None if not_before is None else max(not_before, self.due_at),
+            unit=unit,
+        )
+
+    def fail(self, token: Token, *, reason: str, text: str, now: datetime, unit: str = "") -> None:
+        """A verdict about the input: keep the work, failed."""
+        self._fence(token)
+        if self.wish is Wish.CANCEL:
+            self._honour(now)
+            return
+        failures = self.failures + 1
+        self._trigger(e.Failed, now, reason=reason, text=storable.text(text), failures=failures, unit=unit)
+
+    def complete(self, token: Token, *, now: datetime, result: Any = None) -> None:
+        """End the job: every unit has evidence or was skipped, and the checkpoint covers them all (STA-04).
+
+        A cancel that stands is honoured instead.
+        """
+        self._fence(token)
+        if self.wish is Wish.CANCEL:
+            self._honour(now)
+            return
+        settled = self.done + self.skipped
+        if self.sequence != settled or (self.total is not None and settled != self.total):
+            total = "?" if self.total is None else self.total
+            raise IncompleteError(
+                self.id,
+                f"checkpoint {self.sequence}, {self.done} done, {self.skipped} skipped, of {total} units",
+            )
+        self._trigger(e.Completed, now, result=result, outcome="with-warnings" if self.skipped else "done")
+
+    # -- operators -------------------------------------------------------------------------------------------
+
+    def pause(self, actor: Actor, *, now: datetime) -> None:
+        """Hold the job; a running one stops at its next boundary."""
+        said = _said(actor)
+        if self.status is Status.RUNNING:
+            if self.wish is Wish.CANCEL:
+                raise SupersededError(self.id, "a cancel stands already")
+            if self.wish is Wish.PAUSE:
+                self._refuse("pause it again")
+            self._trigger(e.PauseRequested, now, **said)
+        else:
+            self._require(Status.PAUSED, "pause it")
+            self._trigger(e.Paused, now, reason="operator", **said)
+
+    def resume(self, actor: Actor, *, now: datetime) -> None:
+        """Let a paused or failed job go on, not before its stored instant; withdraw a pause not honoured."""
+        if self.status is Status.RUNNING and self.wish is Wish.PAUSE:
+            self._trigger(e.Resumed, now, cause="withdrawn", due_at=self.due_at, **_said(actor))
+            return
+        if self.wish is Wish.CANCEL:
+            raise SupersededError(self.id, "a cancel stands; an earlier resume can't lift it")
+        self._require(Status.QUEUED, "resume it", only=(Status.PAUSED, Status.FAILED))
+        self._trigger(e.Resumed, now, cause="resume", due_at=max(now, self.due_at), **_said(actor))
+
+    def retry_now(self, actor: Actor, *, now: datetime) -> None:
+        """Start a fresh attempt cycle of a paused or failed job, due at once; lifetime counts stay."""
+        self._require(Status.QUEUED, "retry it", only=(Status.PAUSED, Status.FAILED))
+        self._trigger(e.Resumed, now, cause="retry", due_at=now, **_said(actor))
+
+    def cancel(self, actor: Actor, *, now: datetime, cleanup: bool = False) -> None:
+        """Withdraw the job; a running one ends at its next boundary, by its holder or who finds it dead."""
+        if self.status is Status.RUNNING:
+            if self.wish is Wish.CANCEL:
+                self._refuse("cancel it again")
+            self._trigger(e.CancelRequested, now, cleanup=cleanup, **_said(actor))
+        else:
+            self._require(Status.CANCELLED, "cancel it")
+            self._trigger(e.Cancelled, now, cleanup=cleanup, **_said(actor))
+
+    # -- replay ----------------------------------------------------------------------------------------------
+
+    def to_state(self) -> dict[str, Any]:
+        """The state as plain values, for a snapshot."""
+        state = {k: v for k, v in vars(self).items() if k not in ("_id", "_version", "_pending_events")}
+        if self.lease is not None:
+            lease = self.lease
+            state["lease"] = [lease.worker, *lease.token, lease.since.isoformat(), lease.until.isoformat()]
+        return state
+
+    # -- inside ----------------------------------------------------------------------------------------------
+
+    def _honour(self, now: datetime, due_at: datetime | None = None) -> None:
+        """Do at the boundary what the operator asked for; the caller has checked that there is a wish."""
+        if self.lease is not None:
+            self._trigger(e.LeaseReleased, now, cause=self.wish.value, due_at=due_at or self.due_at)
+        if self.wish is Wish.CANCEL:
+            self._trigger(e.Cancelled, now, cleanup=self.cleanup)
+        else:
+            self._trigger(e.Paused, now, reason="operator")
+
+    def _tried(self, unit: str) -> Sequence[int]:
+        return self.tries.get(unit, (0, 0))
+
+    def _fence(self, token: Token) -> None:
+        if self.lease is None or self.lease.token != token:
+            raise LeaseLostError(self.id, token.grant)
+
+    def _require(self, target: Status, action: str, only: Iterable[Status] | None = None) -> None:
+        if target not in TRANSITIONS[self.status] or (only is not None and self.status not in only):
+            self._refuse(action)
+
+    def _refuse(self, action: str) -> NoReturn:
+        raise WrongStateError(self.id, action, self.status.value, self.version)
+
+    def _trigger(self, event_class: type[e.JobEvent], now: datetime, **fields: Any) -> None:
+        """As ``trigger_event``, without its checks at each call (2 µs, not 7): ``test_events`` has them.
+
+        Timestamps never decrease within a stream, whatever clock the caller has.
+        """
+        event = object.__new__(event_class)
+        version = self._version + 1
+        timestamp = max(now, self._modified_on)
+        vars(event).update(originator_id=self._id, originator_version=version, timestamp=timestamp, **fields)
+        event.apply(self)
+        self._version, self._modified_on = version, timestamp
+        self._pending_events.append(event)
+
+
+def _said(actor: Actor) -> dict[str, str]:
+    return {
+        "actor": actor.name,
+        "request_id": actor.request_id,
+        "address": actor.address,
+        "text": storable.text(actor.text),
+    }
+
+
+def grant(worker: str, token: Token, *, lease: timedelta, attempt: int, now: datetime) -> dict[str, Any]:
+    """What ``Claimed`` says: used by ``Job.claim`` and by the claim of many jobs from their rows."""
+    return {
+        "worker": worker,
+        "epoch": token.epoch,
+        "token": token.grant,
+        "lease_until": now + lease,
+        "attempt": attempt,
+    }
+
+
+def claim_from_row(row: dict[str, Any], worker: str, *, epoch: int, lease: timedelta, now: datetime) -> e.Claimed:
+    """``Job.claim`` for a job that is only known by its row, which may be stale.
+
+    The unique (stream, version) is the authority: a stale row can never cause a double claim.
+    """
+    event = object.__new__(e.Claimed)
+    token = Token(epoch, row["token"] + 1)
+    vars(event).update(originator_id=row["id"], originator_version=row["version"] + 1, timestamp=now)
+    vars(event).update(grant(worker, token, lease=lease, attempt=row["attempt"] + 1, now=now))
+    return event
+
+
+def fold(job: Job | None, happened: Iterable[Any]) -> Job | None:
+    """Replay events (or a snapshot, then events) onto *job*.
+
+    The library's own projector checks a runtime Protocol for each event, which takes 60 to 85 % of a replay.
+    """
+    for event in happened:
+        job = event.mutate(job)
+    return job

@@ -1,0 +1,147 @@
+"""A queue's own stream: its durable pause, its slots, and commands to all its jobs with a cut-off."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+from uuid import UUID
+
+from eventsourcing.domain import AggregateEvent, BaseAggregate, OriginatorVersionError
+
+from . import identity, storable
+from .errors import InvalidFieldError
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from .job import Actor
+
+BULK_ACTIONS: Final = ("cancel", "retry", "pause", "resume")
+
+
+class QueueEvent(AggregateEvent):
+    """What all events of a queue carry."""
+
+    VOCABULARY: ClassVar[int] = 1
+    event_id: str
+    queue: str
+    actor: str
+    request_id: str
+    generation: int  #: number of the command; a newer one supersedes an older one
+
+
+class QueueOpened(QueueEvent):
+    """A queue got a stream; it was used before without one."""
+
+    TOPIC = "joblog.queue.opened"
+
+    def mutate(self, aggregate: Any) -> Any:
+        """The new queue."""
+        if aggregate is not None:
+            raise OriginatorVersionError(self.originator_version, aggregate.version + 1)
+        queue = object.__new__(Queue)
+        queue.__base_init__(self.originator_id, self.originator_version, self.timestamp)
+        queue.name, queue.paused, queue.slots, queue.generation = self.queue, False, None, self.generation
+        return queue
+
+
+class QueuePaused(QueueEvent):
+    """Nothing of this queue is claimed, now or later, until it is resumed (CTL-05)."""
+
+    TOPIC = "joblog.queue.paused"
+
+    def apply(self, aggregate: Queue) -> None:
+        """Hold it."""
+        aggregate.paused, aggregate.generation = True, self.generation
+
+
+class QueueResumed(QueueEvent):
+    """Its jobs are claimed again."""
+
+    TOPIC = "joblog.queue.resumed"
+
+    def apply(self, aggregate: Queue) -> None:
+        """Let it go on."""
+        aggregate.paused, aggregate.generation = False, self.generation
+
+
+class QueueLimited(QueueEvent):
+    """How many of its jobs may run at once, over all processes."""
+
+    TOPIC = "joblog.queue.limited"
+
+    slots: int | None
+
+    def apply(self, aggregate: Queue) -> None:
+        """Set the limit."""
+        aggregate.slots, aggregate.generation = self.slots, self.generation
+
+
+class BulkCommanded(QueueEvent):
+    """A command to every job of the queue that exists at its position; later ones are left (CTL-03)."""
+
+    TOPIC = "joblog.queue.bulk-commanded"
+
+    action: str
+
+    def apply(self, aggregate: Queue) -> None:
+        """The newest bulk command is the one in force."""
+        aggregate.generation = self.generation
+
+
+class Queue(BaseAggregate[UUID]):
+    """The queue as its events tell it."""
+
+    TOPIC = "joblog.queue"
+    Event = QueueEvent
+    Opened = QueueOpened
+
+    name: str
+    paused: bool
+    slots: int | None
+    generation: int
+
+    def __init__(self) -> None:
+        """Left empty: ``QueueOpened`` sets the state."""
+
+    @classmethod
+    def open(cls, name: str, actor: Actor, *, now: datetime) -> Queue:
+        """Start the stream of queue *name*."""
+        storable.name(name, "queue")
+        event = object.__new__(QueueOpened)
+        vars(event).update(originator_id=identity.queue_stream(name), originator_version=1, timestamp=now)
+        vars(event).update(queue=name, actor=actor.name, request_id="", generation=0)
+        queue: Queue = event.mutate(None)
+        queue.pending_events.append(event)
+        return queue
+
+    def pause(self, actor: Actor, *, now: datetime) -> None:
+        """Hold all its jobs, also future ones."""
+        self._record(QueuePaused, actor, now)
+
+    def resume(self, actor: Actor, *, now: datetime) -> None:
+        """Let its jobs be claimed again."""
+        self._record(QueueResumed, actor, now)
+
+    def limit(self, slots: int | None, actor: Actor, *, now: datetime) -> None:
+        """Let at most *slots* of its jobs run at once; None for no limit."""
+        if slots is not None and (type(slots) is not int or slots < 0):
+            raise InvalidFieldError("slots", f"{slots!r} is no count", "give a whole number >= 0, or None")
+        self._record(QueueLimited, actor, now, slots=slots)
+
+    def command(self, action: str, actor: Actor, *, now: datetime) -> int:
+        """Record a bulk command; returns its generation."""
+        if action not in BULK_ACTIONS:
+            raise InvalidFieldError("action", f"{action!r}", f"use one of {', '.join(BULK_ACTIONS)}")
+        self._record(BulkCommanded, actor, now, action=action)
+        return self.generation
+
+    def _record(self, event_class: type[QueueEvent], actor: Actor, now: datetime, **fields: Any) -> None:
+        event = object.__new__(event_class)
+        vars(event).update(originator_id=self.id, originator_version=self.version + 1)
+        vars(event).update(timestamp=max(now, self.modified_on), queue=self.name)
+        vars(event).update(actor=actor.name, request_id=actor.request_id, generation=self.generation + 1, **fields)
+        event.mutate(self)
+        self.pending_events.append(event)
+
+
+ALL: Final = (QueueOpened, QueuePaused, QueueResumed, QueueLimited, BulkCommanded)

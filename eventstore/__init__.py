@@ -1,0 +1,1 @@
+"""The log: appends, order, snapshots, transactions, schema, integrity."""

@@ -1,0 +1,55 @@
+"""In which order due jobs are claimed; the same rule for every store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from .store import JobRow
+
+#: A due job gains one priority for each minute it has waited, so that nothing starves (LEA-19).
+AGEING_MICROS: Final = 60_000_000
+
+
+def rank(row: JobRow) -> tuple[int, int, int, int, bytes]:
+    """Sort key: the level's aged priority, the tenant's round, the tenant's turn, the oldest due, the id."""
+    key = row["id"]
+    return row["level"], row["round"], row["turn"], row["due_at"], key if isinstance(key, bytes) else key.bytes
+
+
+def level(priority: int, oldest_due: int, now: int) -> int:
+    """A priority, aged by the longest wait in it.
+
+    The age is that of the level, not of each job: else the old backlog of one tenant would outrank all others.
+    """
+    return priority - max(now - oldest_due, 0) // AGEING_MICROS
+
+
+def choose(
+    candidates: Iterable[JobRow], limit: int, room: dict[str, int | None], held: Callable[[str], bool]
+) -> tuple[list[JobRow], list[JobRow]]:
+    """The first *limit* candidates that fit, and those whose exclusive key another job holds.
+
+    *room* is how many jobs each queue and gate still takes (None: any number); it is used up.
+    """
+    chosen: list[JobRow] = []
+    blocked: list[JobRow] = []
+    keys: set[str] = set()
+    for row in sorted(candidates, key=rank):
+        if len(chosen) == limit:
+            break
+        names = [f"queue {row['queue']}", *([f"gate {row['gate']}"] if row["gate"] else [])]
+        if any(room.get(name) == 0 for name in names):
+            continue
+        if key := row["exclusive_key"]:
+            if key in keys or held(key):
+                blocked.append(row)
+                continue
+            keys.add(key)
+        for name in names:
+            if (left := room.get(name)) is not None:
+                room[name] = left - 1
+        chosen.append(row)
+    return chosen, blocked

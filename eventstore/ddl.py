@@ -1,0 +1,69 @@
+"""The schema beyond tables: triggers that keep the log insert-only, PostgreSQL's functions, the first row.
+
+``create`` makes an empty database ready in one transaction, without alembic, so that a first submit is quick; the
+migrations make the same (a test compares).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID, uuid4
+
+import sqlalchemy as sa
+
+from . import schema as s
+from .postgres_functions import all_functions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_SQLITE_TRIGGERS: Final = (
+    "CREATE TRIGGER events_no_delete BEFORE DELETE ON events BEGIN SELECT RAISE(ABORT, 'the log is insert-only'); END",
+    "CREATE TRIGGER events_no_update BEFORE UPDATE ON events BEGIN SELECT RAISE(ABORT, 'the log is insert-only'); END",
+    # INSERT OR REPLACE deletes first, and the delete trigger fires only with recursive_triggers: refuse it by itself.
+    "CREATE TRIGGER events_no_replace BEFORE INSERT ON events WHEN EXISTS (SELECT 1 FROM events WHERE position = NEW.position) "
+    "OR EXISTS (SELECT 1 FROM events WHERE stream_id = NEW.stream_id AND version = NEW.version) "
+    "BEGIN SELECT RAISE(ABORT, 'the log is insert-only'); END",
+)
+
+_POSTGRES_TRIGGERS: Final = (
+    "CREATE OR REPLACE FUNCTION joblog_refuse() RETURNS trigger LANGUAGE plpgsql AS "
+    "$$ BEGIN RAISE EXCEPTION 'the log is insert-only' USING ERRCODE = 'JL009'; END $$",
+    "CREATE TRIGGER events_no_delete BEFORE DELETE OR UPDATE ON events FOR EACH STATEMENT EXECUTE FUNCTION joblog_refuse()",
+    "CREATE TRIGGER events_no_truncate BEFORE TRUNCATE ON events FOR EACH STATEMENT EXECUTE FUNCTION joblog_refuse()",
+    # ALWAYS: also under session_replication_role = replica, which switches ordinary triggers off.
+    "ALTER TABLE events ENABLE ALWAYS TRIGGER events_no_delete",
+    "ALTER TABLE events ENABLE ALWAYS TRIGGER events_no_truncate",
+)
+
+#: Tables that change all the time get vacuumed by count, not by share of their size.
+_POSTGRES_STORAGE: Final = (
+    "ALTER TABLE leases SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000)",
+    "ALTER TABLE jobs_0 SET (autovacuum_vacuum_scale_factor = 0.02)",
+    "ALTER TABLE jobs_1 SET (autovacuum_vacuum_scale_factor = 0.02)",
+    "ALTER TABLE events ALTER COLUMN state SET STORAGE EXTERNAL",
+)
+
+
+def statements(dialect: str) -> Iterator[str]:
+    """Everything behind the tables, statement by statement."""
+    if dialect == "sqlite":
+        yield from _SQLITE_TRIGGERS
+    else:
+        yield from _POSTGRES_TRIGGERS
+        yield from _POSTGRES_STORAGE
+        yield from all_functions()
+
+
+def first_row(connection: sa.Connection, store_id: UUID | None = None) -> None:
+    """The log's state in an empty database."""
+    row: dict[str, Any] = {"id": 1, "store_id": store_id or uuid4(), "epoch": 1, "generation": 0}
+    connection.execute(sa.insert(s.log_state).values(**row, schema_version=s.SCHEMA_VERSION, min_code=s.SCHEMA_VERSION))
+
+
+def create(connection: sa.Connection) -> None:
+    """Every table, trigger and function, and the first row, in the caller's transaction."""
+    s.metadata.create_all(connection)
+    for statement in statements(connection.dialect.name):
+        connection.exec_driver_sql(statement.replace("%", "%%") if connection.dialect.paramstyle == "pyformat" else statement)
+    first_row(connection)

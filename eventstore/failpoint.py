@@ -1,0 +1,70 @@
+"""Named points where a test can kill, fail or stop the process; a dict look-up when off.
+
+Every durable step has one, named ``what.when``.  ``POINTS`` lists them all: the rigs check that each was hit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+POINTS: Final = (
+    "append.begin",
+    "append.units_inserted",
+    "append.rows_written",
+    "append.locked",
+    "append.events_inserted",
+    "append.before_commit",
+    "append.after_commit",
+    "append.acknowledged",
+    "append.diagnosing",
+    "claim.begin",
+    "claim.selected",
+    "claim.before_commit",
+    "claim.after_commit",
+    "renew.before",
+    "renew.after",
+    "expire.before",
+    "expire.after",
+    "promote.before_commit",
+    "promote.after_commit",
+    "snapshot.before",
+    "snapshot.before_commit",
+    "snapshot.after",
+    "checkpoint.before",
+    "checkpoint.after",
+    "outbox.read",
+    "outbox.submitted",
+    "outbox.deleted",
+    "rebuild.begun",
+    "rebuild.batch",
+    "rebuild.before_switch",
+    "rebuild.after_switch",
+    "rebuild.dropped",
+    "migrate.begin",
+    "migrate.statement",
+    "migrate.before_commit",
+    "migrate.after_commit",
+)
+
+_armed: dict[str, Callable[[], None]] = {}
+
+
+def failpoint(name: str) -> None:
+    """Run what a test has armed at *name*; nothing in production."""
+    if _armed and (action := _armed.get(name)) is not None:
+        action()
+
+
+def arm(name: str, action: Callable[[], None]) -> None:
+    """Make *name* run *action* each time it is passed."""
+    if name not in POINTS:
+        raise KeyError(name)
+    _armed[name] = action
+
+
+def disarm() -> None:
+    """Switch all points off."""
+    _armed.clear()

@@ -1,0 +1,543 @@
+"""The log in memory: the same rules in the plainest code, with faults that a test or the simulator can inject.
+
+It is a real port, run through the same conformance suite; what it decides by looking at everything, the databases
+decide by an index, so each is a check on the other.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID, uuid4
+
+from ..domain.errors import (
+    ExclusiveKeyHeldError,
+    GenerationChangedError,
+    IncompleteError,
+    LeaseHeldError,
+    LeaseLostError,
+    RequestConflictError,
+    StoreClosedError,
+    StoreUnavailableError,
+    UnitConflictError,
+    UnitDoneError,
+    UnknownOutcomeError,
+    VersionConflictError,
+)
+from .append import Append, EventRow, Stored
+from .claim_order import choose, level
+from .clock import SystemClock
+from .failpoint import failpoint
+from .mapper import event_id, evidence_of
+from .sql_store import check_seen
+from .store import ClaimQuery, ConflictError, JobRow, LeaseRow, LoggedEvent, LogState, Seen, SnapshotRow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..domain.lease import Token
+    from ..domain.ports import Clock
+
+#: What a store can do wrong; each is drawn once, in order, by the next write.
+FAULTS: Final = ("refuse", "lose-request", "lose-answer")
+
+
+class MemoryStore:
+    """See ``Store``."""
+
+    dialect = "memory"
+
+    def __init__(self, *, clock: Clock | None = None) -> None:
+        self.clock: Clock = clock or SystemClock()
+        self.faults: deque[str] = deque()
+        self.fired: dict[str, int] = {}
+        self._lock = threading.RLock()
+        self._store_id = uuid4()
+        self._epoch, self._generation = 1, 0
+        self._log: list[LoggedEvent] = []
+        self._streams: dict[UUID, list[int]] = {}
+        self._jobs: tuple[dict[UUID, JobRow], dict[UUID, JobRow]] = ({}, {})
+        self._leases: dict[UUID, dict[str, Any]] = {}
+        self._units: dict[tuple[UUID, str], bytes] = {}
+        self._receipts: dict[str, tuple[str, str, str, str]] = {}
+        self._queues: dict[str, dict[str, Any]] = {}
+        self._gates: dict[str, tuple[int | None, int]] = {}
+        self._snapshots: dict[UUID, SnapshotRow] = {}
+        self._tracking: dict[str, int] = {}
+        self._closed = False
+        self.rebuild_position: int | None = None
+
+    # -- life --------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Refuse everything from now on."""
+        self._closed = True
+
+    def reopen(self) -> None:
+        """The same log after the end of its process."""
+        self._closed = False
+        self._snapshots.clear()  # written without being acknowledged: a crash may drop them
+
+    def release_thread(self) -> None:
+        """Nothing is held."""
+
+    def check_usable(self) -> None:
+        """Refuse use after ``close``."""
+        if self._closed:
+            raise StoreClosedError("this log was closed; open it again")
+
+    def now(self) -> int:
+        """Wall clock, microseconds."""
+        return int(self.clock.now().timestamp() * 1_000_000)
+
+    def lease_now(self) -> int:
+        """Boot clock, microseconds."""
+        return int(self.clock.boottime() * 1_000_000)
+
+    def boot_id(self) -> str:
+        """This boot."""
+        return self.clock.boot_id()
+
+    def state(self) -> LogState:
+        """Epoch, generation and head."""
+        with self._lock:
+            self.check_usable()
+            return LogState(self._store_id, self._epoch, self._generation, len(self._log))
+
+    # -- append ------------------------------------------------------------------------------------------------------
+
+    def turn(self, *, blocking: bool) -> bool:
+        """Nothing to wait for."""
+        del blocking
+        return True
+
+    def end_turn(self) -> None:
+        """Nothing to give back."""
+
+    def append(self, batch: Sequence[Append], generation: int, seen: Seen, *, side: bool = False) -> int:
+        """See ``Store``."""
+        del side
+        fault = self._draw()
+        if fault == "refuse":
+            raise StoreUnavailableError("injected: refused")
+        if fault == "lose-request":
+            raise UnknownOutcomeError("injected: request lost")
+        with self._lock:
+            first = self._append(batch, generation, seen)
+        failpoint("append.after_commit")
+        if fault == "lose-answer":
+            raise UnknownOutcomeError("injected: answer lost")
+        failpoint("append.acknowledged")
+        return first
+
+    def _draw(self) -> str | None:
+        if not self.faults:
+            return None
+        fault = self.faults.popleft()
+        self.fired[fault] = self.fired.get(fault, 0) + 1
+        return fault
+
+    def _append(self, batch: Sequence[Append], generation: int, seen: Seen) -> int:
+        self.check_usable()
+        failpoint("append.begin")
+        check_seen(seen, self._epoch, len(self._log))
+        if generation != self._generation:
+            raise GenerationChangedError(f"the job table is in generation {self._generation}")
+        self._check(batch)
+        for point in ("units_inserted", "rows_written", "locked", "events_inserted", "before_commit"):
+            failpoint(f"append.{point}")
+        first = len(self._log) + 1
+        for append in batch:
+            self._write(append)
+        return first
+
+    def _check(self, batch: Sequence[Append]) -> None:
+        """Everything that must hold, before anything is written."""
+        versions: dict[UUID, int] = {}
+        units: set[tuple[UUID, str]] = set()
+        keys = {lease["exclusive_key"] for lease in self._leases.values()} - {""}
+        for append in batch:
+            stream = append.stream_id
+            have = versions.get(stream, len(self._streams.get(stream, ())))
+            if have != append.expected or (append.row and append.expected and self._row_version(stream, have) != have):
+                raise ConflictError(f"{stream} is at {have}")
+            versions[stream] = append.expected + len(append.events)
+            new = {(stream, unit) for unit, _ in append.units}
+            if len(new) != len(append.units) or new & units or any(unit in self._units for unit in new):
+                raise ConflictError("unit key")
+            units |= new
+            if append.evidence is not None and self.count_units(stream) + len(new) != append.evidence:
+                raise ConflictError("evidence")
+            self._check_lease(append, keys)
+            if append.receipt is not None and append.receipt.request_id in self._receipts:
+                raise ConflictError("receipt")
+
+    def _row_version(self, stream: UUID, default: int) -> int:
+        row = self._jobs[self._generation % 2].get(stream)
+        return default if row is None else row["version"]
+
+    def _check_lease(self, append: Append, keys: set[str]) -> None:
+        lease = self._leases.get(append.stream_id)
+        if append.fence is not None and not (lease and lease["token"] == append.fence.token and self._is_live(lease)):
+            raise ConflictError("lease")
+        if (takeover := append.takeover) is not None:
+            held = lease and lease["token"] == takeover.token
+            if not held or (self._is_live(lease) and not takeover.proven):
+                raise ConflictError("lease")
+        if (grant := append.grant) is not None:
+            if lease is not None and append.takeover is None:
+                raise ConflictError("lease")
+            if grant.exclusive_key and grant.exclusive_key in keys:
+                raise ConflictError("exclusive key")
+            keys.add(grant.exclusive_key)
+
+    def _is_live(self, lease: dict[str, Any] | None) -> bool:
+        return lease is not None and lease["until"] > self.lease_now() and lease["boot"] == self.boot_id()
+
+    def _write(self, append: Append) -> None:
+        stream = append.stream_id
+        for version, topic, state in append.events:
+            self._log.append(LoggedEvent(len(self._log) + 1, stream, version, topic, state))
+            self._streams.setdefault(stream, []).append(len(self._log))
+        for unit, index in append.units:
+            self._units[stream, unit] = append.events[index].state
+        if append.row:
+            self._jobs[self._generation % 2].setdefault(stream, {}).update(append.row)
+        self._write_lease(append)
+        if append.receipt is not None:
+            request_id, *answer = append.receipt
+            self._receipts[request_id] = tuple(answer)  # type: ignore[assignment]
+        if append.queue_row is not None:
+            self._queues[append.queue_row["queue"]] = append.queue_row
+
+    def _write_lease(self, append: Append) -> None:
+        stream = append.stream_id
+        if append.takeover is not None or (append.fence is not None and append.fence.end):
+            self._unblock(self._leases.pop(stream)["exclusive_key"])
+        elif append.fence is not None and append.fence.renew:
+            lease = self._leases[stream]
+            lease["until"] = max(lease["until"], self.lease_now() + append.fence.renew)
+        if (g := append.grant) is not None:
+            lease = {"token": g.token, "worker": g.worker, "until": self.lease_now() + g.micros, "boot": self.boot_id()}
+            lease |= {"queue": g.queue, "gate": g.gate, "exclusive_key": g.exclusive_key, "presence": g.presence}
+            self._leases[stream] = lease
+
+    def _unblock(self, key: str) -> None:
+        if not key:
+            return
+        blocked = [row for row in self._rows() if row["exclusive_key"] == key and row["blocked"]]
+        if blocked:
+            row = min(blocked, key=lambda row: (row["priority"], row["due_at"], row["id"].bytes))
+            row["ready"], row["blocked"] = 1, 0
+
+    def diagnose(self, append: Append, generation: int) -> Stored:
+        """See ``Store``."""
+        failpoint("append.diagnosing")
+        with self._lock:
+            stream = append.stream_id
+            positions = self._streams.get(stream, [])
+            if len(positions) > append.expected:
+                found = self._log[positions[append.expected] - 1]
+                if event_id(found.state) == append.event_id:
+                    return Stored(found.position)
+            self._diagnose_lease(append)
+            for unit, index in append.units:
+                if (stored := self._units.get((stream, unit))) is not None:
+                    same = evidence_of(stored) == evidence_of(append.events[index].state)
+                    raise (UnitDoneError if same else UnitConflictError)(stream, unit)
+            if append.receipt is not None and append.receipt.request_id in self._receipts:
+                text = f"request id {append.receipt.request_id!r} was already used; use a new one"
+                raise RequestConflictError(stream, text)
+            if len(positions) != append.expected:
+                raise VersionConflictError(stream, append.expected)
+            if append.evidence is not None and (have := self.count_units(stream)) != append.evidence:
+                raise IncompleteError(stream, f"{have} unit results are stored, {append.evidence} are due")
+            if append.grant is not None and append.grant.exclusive_key:
+                raise ExclusiveKeyHeldError(stream, f"exclusive key {append.grant.exclusive_key!r} is held")
+            raise ConflictError(f"nothing stands against version {append.expected + 1} of {stream}")
+
+    def _diagnose_lease(self, append: Append) -> None:
+        want = append.fence or append.takeover
+        if want is None:
+            return
+        lease = self._leases.get(append.stream_id)
+        if lease is None or lease["token"] != want.token:
+            raise LeaseLostError(append.stream_id, want.token.grant)
+        live = self._is_live(lease)
+        if append.fence is not None and not live:
+            raise LeaseLostError(append.stream_id, want.token.grant)
+        if append.takeover is not None and live and not append.takeover.proven:
+            raise LeaseHeldError(append.stream_id, lease["worker"])
+
+    def raise_epoch(self, append: Append, epoch: int) -> int:
+        """See ``Store``."""
+        with self._lock:
+            if epoch <= self._epoch:
+                raise ConflictError(f"the epoch is {self._epoch} already")
+            self._epoch = epoch
+            for lease in self._leases.values():
+                lease["until"] = 0
+            self._write(append)
+            return len(self._log)
+
+    # -- read --------------------------------------------------------------------------------------------------------
+
+    def read(
+        self, stream_id: UUID, *, after: int = 0, upto: int | None = None, newest_first: bool = False, limit: int | None = None
+    ) -> list[EventRow]:
+        """The events of one stream."""
+        with self._lock:
+            self.check_usable()
+            positions = self._streams.get(stream_id, [])[after:upto]
+            if newest_first:
+                positions = positions[::-1]
+            return [EventRow(*self._log[p - 1][2:]) for p in positions[:limit]]
+
+    def read_many(self, stream_ids: Sequence[UUID]) -> dict[UUID, tuple[SnapshotRow | None, list[EventRow]]]:
+        """Snapshot and tail of many streams."""
+        with self._lock:
+            found = {}
+            for stream in stream_ids:
+                kept = self._snapshots.get(stream)
+                tail = self.read(stream, after=kept.version if kept else 0)
+                if kept or tail:
+                    found[stream] = (kept, tail)
+            return found
+
+    def log(self, after: int, limit: int, *, upto: int | None = None, topics: Sequence[str] = ()) -> list[LoggedEvent]:
+        """The log behind *after*."""
+        with self._lock:
+            self.check_usable()
+            found = (e for e in self._log[after:upto] if not topics or e.topic in topics)
+            return [event for _, event in zip(range(limit), found, strict=False)]
+
+    def head(self) -> int:
+        """The last position."""
+        with self._lock:
+            self.check_usable()
+            return len(self._log)
+
+    def position_of(self, stream_id: UUID, version: int) -> int | None:
+        """The position of one event."""
+        positions = self._streams.get(stream_id, [])
+        return positions[version - 1] if 0 < version <= len(positions) else None
+
+    def snapshot(self, stream_id: UUID) -> SnapshotRow | None:
+        """The last snapshot."""
+        return self._snapshots.get(stream_id)
+
+    def put_snapshots(self, rows: Sequence[tuple[UUID, SnapshotRow, int]]) -> None:
+        """See ``Store``."""
+        failpoint("snapshot.before")
+        with self._lock:
+            self.check_usable()
+            failpoint("snapshot.before_commit")
+            for stream_id, row, _ in rows:
+                kept = self._snapshots.get(stream_id)
+                if kept is None or kept.version < row.version:
+                    self._snapshots[stream_id] = row
+        failpoint("snapshot.after")
+
+    def _rows(self) -> list[JobRow]:
+        return list(self._jobs[self._generation % 2].values())
+
+    def job(self, job_id: UUID) -> JobRow | None:
+        """The job's row."""
+        return self.jobs([job_id]).get(job_id)
+
+    def jobs(self, job_ids: Sequence[UUID]) -> dict[UUID, JobRow]:
+        """The rows of many jobs."""
+        with self._lock:
+            self.check_usable()
+            table = self._jobs[self._generation % 2]
+            return {job: dict(table[job]) for job in job_ids if job in table}
+
+    def find_jobs(
+        self, *, status: str | None = None, before: tuple[int, UUID] | None = None, limit: int = 25, tenant: str | None = None,
+        queue: str | None = None
+    ) -> list[JobRow]:
+        """See ``Store``."""
+        with self._lock:
+            found = [
+                dict(row)
+                for row in self._rows()
+                if status in (None, row["status"]) and tenant in (None, row["tenant"]) and queue in (None, row["queue"])
+            ]
+        if before is not None:
+            found = [row for row in found if (row["created_at"], row["id"].bytes) < (before[0], before[1].bytes)]
+        return sorted(found, key=lambda row: (row["created_at"], row["id"].bytes), reverse=True)[:limit]
+
+    def unit_states(self, job_id: UUID, units: Sequence[str] | None = None) -> dict[str, bytes]:
+        """Stored unit-completed bytes by unit key."""
+        with self._lock:
+            mine = {unit: state for (job, unit), state in self._units.items() if job == job_id}
+        return mine if units is None else {unit: mine[unit] for unit in units if unit in mine}
+
+    def count_units(self, job_id: UUID) -> int:
+        """How many unit results a job has."""
+        return sum(job == job_id for job, _ in self._units)
+
+    def receipt(self, request_id: str) -> tuple[str, str, str, str] | None:
+        """(action, target, actor, answer) of a command."""
+        return self._receipts.get(request_id)
+
+    def _lease_row(self, job_id: UUID, lease: dict[str, Any]) -> LeaseRow:
+        return LeaseRow(job_id, lease["token"], lease["worker"], lease["until"], lease["boot"], lease["presence"])
+
+    def lease(self, job_id: UUID) -> LeaseRow | None:
+        """The job's lease row."""
+        lease = self._leases.get(job_id)
+        return None if lease is None else self._lease_row(job_id, lease)
+
+    def queue_rows(self) -> dict[str, dict[str, Any]]:
+        """The queues that were ever paused or limited."""
+        with self._lock:
+            return {
+                name: {"paused": bool(row["paused"]), "slots": row["slots"], "generation": row["generation"]}
+                for name, row in self._queues.items()
+            }
+
+    # -- claim and lease ---------------------------------------------------------------------------------------------
+
+    def claim(
+        self, query: ClaimQuery, build: Callable[[list[JobRow], int], list[Append]], generation: int, seen: Seen
+    ) -> tuple[list[Append], int]:
+        """See ``Store``."""
+        fault = self._draw()
+        if fault == "refuse":
+            raise StoreUnavailableError("injected: refused")
+        if fault == "lose-request":
+            raise UnknownOutcomeError("injected: request lost")
+        with self._lock:
+            self.check_usable()
+            failpoint("claim.begin")
+            now = self.now()
+            rows = self._pick(query, now)
+            batch = build(rows, now)
+            failpoint("claim.selected")
+            failpoint("claim.before_commit")
+            first = self._append(batch, generation, seen) if batch else 0
+        failpoint("claim.after_commit")
+        if fault == "lose-answer":
+            raise UnknownOutcomeError("injected: answer lost")
+        return batch, first
+
+    def _pick(self, query: ClaimQuery, now: int) -> list[JobRow]:
+        lanes: dict[tuple[Any, ...], list[JobRow]] = {}
+        room = {f"queue {queue}": self._free("queue", queue, now) for queue in query.queues}
+        room |= {f"gate {gate}": self._free("gate", gate, now) for gate in self._gates}
+        for row in self._rows():
+            fits = row["ready"] and row["queue"] in query.queues and row["due_at"] <= now
+            fits = fits and row["vocabulary"] <= query.vocabulary and (query.kinds is None or row["kind"] in query.kinds)
+            if fits and room[f"queue {row['queue']}"] != 0 and room.get(f"gate {row['gate']}") != 0:
+                lane = (query.queues.index(row["queue"]), row["kind"], row["gate"], row["priority"])
+                lanes.setdefault(lane, []).append(row)
+        candidates: list[JobRow] = []
+        for rows in lanes.values():
+            candidates += _heads(rows, query, now)
+        chosen, blocked = choose(candidates, query.limit, room, self._is_held)
+        for row in blocked:
+            live = self._jobs[self._generation % 2][row["id"]]
+            live["ready"], live["blocked"] = 0, 1
+        return chosen
+
+    def _is_held(self, key: str) -> bool:
+        return any(lease["exclusive_key"] == key for lease in self._leases.values())
+
+    def _free(self, what: str, name: str, now: int) -> int | None:
+        if what == "queue":
+            row = self._queues.get(name)
+            if row is None:
+                return None
+            if row["paused"]:
+                return 0
+            slots = row["slots"]
+        else:
+            slots, closed_until = self._gates[name]
+            if closed_until > now:
+                return 0
+        return None if slots is None else max(slots - sum(lease[what] == name for lease in self._leases.values()), 0)
+
+    def claim_candidates(self, query: ClaimQuery, generation: int) -> list[JobRow]:
+        """See ``Store``."""
+        del generation
+        with self._lock:
+            return self._pick(query, self.now())
+
+    def replace_row(self, row: JobRow, generation: int) -> None:
+        """See ``Store``."""
+        with self._lock:
+            self._jobs[generation % 2][row["id"]] = row
+
+    def renew(self, held: Sequence[tuple[UUID, Token]], micros: int) -> set[UUID]:
+        """See ``Store``."""
+        failpoint("renew.before")
+        renewed = set()
+        with self._lock:
+            self.check_usable()
+            for job, token in held:
+                lease = self._leases.get(job)
+                if lease and lease["token"] == token and self._is_live(lease):
+                    lease["until"] = max(lease["until"], self.lease_now() + micros)
+                    renewed.add(job)
+        failpoint("renew.after")
+        return renewed
+
+    def expired(self, limit: int) -> list[LeaseRow]:
+        """See ``Store``."""
+        with self._lock:
+            found = [self._lease_row(job, lease) for job, lease in self._leases.items() if not self._is_live(lease)]
+        return sorted(found, key=lambda row: row.lease_until)[:limit]
+
+    def held_by_others(self, worker: str, limit: int) -> list[LeaseRow]:
+        """See ``Store``."""
+        with self._lock:
+            found = [self._lease_row(job, lease) for job, lease in self._leases.items()]
+        return [row for row in found if row.presence and row.worker != worker][:limit]
+
+    def promote(self, limit: int) -> tuple[int, int | None]:
+        """See ``Store``."""
+        with self._lock:
+            waiting = [r for r in self._rows() if not r["ready"] and not r["blocked"] and r["status"] in ("queued", "waiting")]
+            waiting.sort(key=lambda row: row["due_at"])
+            now = self.now()
+            due = [row for row in waiting if row["due_at"] <= now][:limit]
+            failpoint("promote.before_commit")
+            for row in due:
+                row["ready"] = 1
+            rest = [row["due_at"] for row in waiting[len(due) :]]
+        failpoint("promote.after_commit")
+        return len(due), (rest[0] if rest else None)
+
+    def set_gate(self, gate: str, slots: int | None, closed_until: int) -> None:
+        """See ``Store``."""
+        self._gates[gate] = (slots, closed_until)
+
+    # -- followers ---------------------------------------------------------------------------------------------------
+
+    def tracking_position(self, name: str) -> int | None:
+        """How far the named follower has come."""
+        return self._tracking.get(name)
+
+    def track(self, name: str, position: int) -> bool:
+        """Move it forward."""
+        with self._lock:
+            if (have := self._tracking.get(name)) is not None and have >= position:
+                return False
+            self._tracking[name] = position
+            return True
+
+
+def _heads(rows: list[JobRow], query: ClaimQuery, now: int) -> list[JobRow]:
+    """The oldest due of each tenant in one lane and priority, annotated for ``choose``."""
+    tenants = sorted({row["tenant"] for row in rows})
+    tenants = [t for t in tenants if t > query.after_tenant] + [t for t in tenants if t <= query.after_tenant]
+    tenants = tenants[: query.limit]
+    share = -(-query.limit // len(tenants))
+    found: list[JobRow] = []
+    for turn, tenant in enumerate(tenants):
+        mine = sorted((r for r in rows if r["tenant"] == tenant), key=lambda row: (row["due_at"], row["id"].bytes))
+        found += [{**row, "round": index, "turn": turn} for index, row in enumerate(mine[:share])]
+    oldest = min(row["due_at"] for row in found)
+    return [{**row, "level": level(row["priority"], oldest, now)} for row in found]

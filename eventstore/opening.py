@@ -1,0 +1,128 @@
+"""From a URL to a store that is safe to use: created if it is empty, refused if it can't keep what it acknowledges."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING, Final
+
+import sqlalchemy as sa
+
+from ..domain.errors import InvalidFieldError, SchemaMissingError, SchemaTooNewError, UnsafeStoreError
+from . import ddl
+from .memory_store import MemoryStore
+from .schema import SCHEMA_VERSION
+from .sqlite_store import APPLICATION_ID, WAL_RESET_FIXED, SqliteStore
+
+if TYPE_CHECKING:
+    from ..domain.ports import Clock
+    from .postgres_store import PostgresStore
+    from .store import Store
+
+#: The lock under which a schema is made or changed.
+MIGRATION_LOCK: Final = 7460710
+
+
+def open_store(
+    url: str,
+    *,
+    clock: Clock | None = None,
+    lease_seconds: float = 30,
+    pooler_safe: bool = False,
+    create: bool = True,
+) -> Store:
+    """Open the log at *url*: ``sqlite:///path``, ``postgresql://…`` or ``memory://``.
+
+    An empty database gets the schema, unless *create* is off.
+
+    Raises:
+        InvalidFieldError: a URL of another kind.
+        UnsafeStoreError: a store that can lose acknowledged events, or a file that is not ours.
+        SchemaMissingError: no schema, or an older one; migrate first.
+        SchemaTooNewError: only newer code may use it.
+    """
+    if url == "memory://":
+        return MemoryStore(clock=clock)
+    try:
+        parsed = sa.make_url(url)
+    except sa.exc.ArgumentError as error:
+        raise InvalidFieldError("database", f"{url!r} is no URL", "give sqlite:///path or postgresql://…") from error
+    backend = parsed.get_backend_name()
+    if backend == "sqlite":
+        if not parsed.database or parsed.database == ":memory:":
+            raise InvalidFieldError("database", "SQLite in memory is no durable log", "give a path, or memory:// for tests")
+        store: SqliteStore | PostgresStore = SqliteStore(parsed.database, clock=clock)
+    elif backend in ("postgresql", "postgres"):
+        from .postgres_store import PostgresStore  # psycopg is an extra: only who needs it imports it
+
+        store = PostgresStore(parsed, lease_seconds=lease_seconds, pooler_safe=pooler_safe)
+    else:
+        raise InvalidFieldError("database", f"{backend!r} is not supported", "give sqlite:///path or postgresql://…")
+    try:
+        _prepare(store, create=create)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def _prepare(store: SqliteStore | PostgresStore, *, create: bool) -> None:
+    if isinstance(store, SqliteStore):
+        if create and not _has_schema(store):
+            _create_sqlite(store)
+    else:
+        store.check_safe()
+        if create and not _has_schema(store):
+            _create_postgres(store)
+    check_schema(store)
+
+
+def _has_schema(store: SqliteStore | PostgresStore) -> bool:
+    if store.dialect == "sqlite":
+        sql = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'log_state'"
+    else:
+        sql = "SELECT 1 WHERE to_regclass('log_state') IS NOT NULL"
+    return bool(store.sql_rows(sql))
+
+
+def _create_sqlite(store: SqliteStore) -> None:
+    lane = store.lane("append")
+    lane.lock.acquire()
+    try:
+        tables = store.sql_rows("SELECT name FROM sqlite_master WHERE type = 'table'")
+        if tables and not _has_schema(store):
+            raise UnsafeStoreError(f"{store.path} is a database of something else ({tables[0][0]!r}); choose another path")
+        with store.engine.connect() as connection:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            if not _has_schema(store):
+                ddl.create(connection)
+                connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.exec_driver_sql("COMMIT")
+    finally:
+        lane.lock.release()
+
+
+def _create_postgres(store: PostgresStore) -> None:
+    with store.engine.begin() as connection:
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK})")
+        if connection.exec_driver_sql("SELECT to_regclass('log_state')").scalar() is None:
+            ddl.create(connection)
+
+
+def check_schema(store: SqliteStore | PostgresStore) -> None:
+    """Refuse a database that is older or newer than this code can use."""
+    if not _has_schema(store):
+        raise SchemaMissingError("this database has no job log; run `joblog migrate`")
+    version, least = store.sql_rows("SELECT schema_version, min_code FROM log_state WHERE id = 1")[0]
+    if least > SCHEMA_VERSION:
+        raise SchemaTooNewError(f"this database wants joblog with schema {least} or newer, this is {SCHEMA_VERSION}; upgrade")
+    if version < SCHEMA_VERSION:
+        raise SchemaMissingError(f"this database has schema {version}, this code {SCHEMA_VERSION}; run `joblog migrate`")
+
+
+def wal_reset_case() -> str:
+    """Whether this SQLite has the WAL-reset bug, and what we do about it; for ``doctor``."""
+    version = sqlite3.sqlite_version_info
+    fixed = version >= WAL_RESET_FIXED or version[:2] == (3, 50) and version >= (3, 50, 7)
+    fixed = fixed or (version[:2] == (3, 44) and version >= (3, 44, 6))
+    state = "has the fix of the WAL-reset bug" if fixed else "has the WAL-reset bug: checkpoints run only under the writer lock"
+    return f"SQLite {sqlite3.sqlite_version} {state}"

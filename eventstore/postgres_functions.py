@@ -1,0 +1,231 @@
+"""The append and the choice of a claim as functions on PostgreSQL: one round trip each, one plan whatever the statistics.
+
+Written for each of the two generations of the job table.  Error codes of our own class ``JL`` say what did not hold;
+the whole transaction is then undone.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .schema import JOB_COLUMNS
+from .sqlite_claim import CLAIM_COLUMNS
+
+NOT_AS_EXPECTED: Final = "JL001"
+GENERATION: Final = "JL002"
+REWOUND: Final = "JL003"
+EPOCH: Final = "JL004"
+
+#: A row lock that is not free within this goes to the side lane; the log's lock is waited for.
+NOWAIT_MS: Final = 10
+
+NOW: Final = """
+CREATE OR REPLACE FUNCTION joblog_now() RETURNS bigint LANGUAGE sql VOLATILE AS
+$$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint $$;
+"""
+
+#: The key of the log's lock: the events table of this schema.
+LOCK: Final = "pg_advisory_xact_lock(7460711, 'events'::regclass::oid::bigint::int)"
+
+_SETTINGS: Final = """
+  SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET enable_bitmapscan = off
+  SET plan_cache_mode = force_generic_plan"""
+
+_APPEND: Final = """
+CREATE OR REPLACE FUNCTION joblog_append_{p}(
+  p_epoch bigint, p_seen bigint, p_generation bigint, p_wait boolean,
+  e_stream uuid[], e_version bigint[], e_topic text[], e_state bytea[],
+  u_event int[], u_key text[],
+  h_id uuid[], h_expected bigint[], h_version bigint[], h_updated bigint[], h_done bigint[], h_sequence bigint[],
+  h_cursor text[], h_token bigint[], h_renew bigint[],
+  p_rest jsonb
+) RETURNS bigint[] LANGUAGE plpgsql {settings} AS $$
+DECLARE
+  v_now bigint; v_head bigint; v_epoch bigint; v_generation bigint; n int; want int; v_key text;
+BEGIN
+  PERFORM set_config('synchronous_commit', 'on', true);
+  IF NOT p_wait THEN PERFORM set_config('lock_timeout', '{nowait}', true); END IF;
+  -- lock order everywhere: unit keys, job rows (sorted by the caller), leases, the log
+  IF u_key IS NOT NULL THEN
+    INSERT INTO unit_results (job_id, unit, version, state)
+    SELECT e_stream[u_event[i]], u_key[i], e_version[u_event[i]], e_state[u_event[i]] FROM generate_subscripts(u_key, 1) i;
+  END IF;
+  IF p_rest IS NOT NULL AND p_rest ? 'evidence' THEN
+    IF EXISTS (SELECT 1 FROM jsonb_to_recordset(p_rest->'evidence') x(job_id uuid, n bigint)
+               WHERE (SELECT count(*) FROM unit_results u WHERE u.job_id = x.job_id) <> x.n) THEN
+      RAISE EXCEPTION 'evidence is missing' USING ERRCODE = '{bad}';
+    END IF;
+  END IF;
+  IF h_id IS NOT NULL THEN
+    UPDATE jobs_{p} j SET version = h.version, updated_at = h.updated, done = h.done, sequence = h.sequence,
+      cursor = h.cursor, unit_attempt = 0, crashes = 0
+    FROM unnest(h_id, h_expected, h_version, h_updated, h_done, h_sequence, h_cursor)
+      h(id, expected, version, updated, done, sequence, cursor)
+    WHERE j.id = h.id AND j.version = h.expected;
+    GET DIAGNOSTICS n = ROW_COUNT;
+    IF n <> cardinality(h_id) THEN RAISE EXCEPTION 'job rows' USING ERRCODE = '{bad}'; END IF;
+    v_now := joblog_now();
+    SELECT count(*) INTO n FROM unnest(h_id, h_token) h(id, token)
+      JOIN leases l ON l.job_id = h.id AND l.token = h.token AND l.epoch = p_epoch AND l.lease_until > v_now;
+    IF n <> cardinality(h_id) THEN RAISE EXCEPTION 'leases' USING ERRCODE = '{bad}'; END IF;
+    IF h_renew IS NOT NULL THEN
+      UPDATE leases l SET lease_until = greatest(l.lease_until, v_now + h.renew) FROM unnest(h_id, h_renew) h(id, renew)
+      WHERE l.job_id = h.id AND h.renew > 0;
+    END IF;
+  END IF;
+  IF p_rest IS NOT NULL THEN
+    v_now := joblog_now();
+    IF p_rest ? 'new' THEN
+      INSERT INTO jobs_{p} SELECT r.* FROM jsonb_populate_recordset(null::jobs_{p}, p_rest->'new') r;
+    END IF;
+    IF p_rest ? 'set' THEN
+      UPDATE jobs_{p} j SET ({columns}) = (SELECT {columns} FROM jsonb_populate_record(j, x.c))
+      FROM jsonb_to_recordset(p_rest->'set') x(id uuid, expected bigint, c jsonb)
+      WHERE j.id = x.id AND j.version = x.expected;
+      GET DIAGNOSTICS n = ROW_COUNT;
+      IF n <> jsonb_array_length(p_rest->'set') THEN RAISE EXCEPTION 'job rows' USING ERRCODE = '{bad}'; END IF;
+    END IF;
+    IF p_rest ? 'fence' THEN
+      SELECT count(*) INTO n FROM jsonb_to_recordset(p_rest->'fence') x(id uuid, epoch bigint, token bigint)
+        JOIN leases l ON l.job_id = x.id AND l.token = x.token AND l.epoch = x.epoch AND l.lease_until > v_now;
+      IF n <> jsonb_array_length(p_rest->'fence') THEN RAISE EXCEPTION 'leases' USING ERRCODE = '{bad}'; END IF;
+      UPDATE leases l SET lease_until = greatest(l.lease_until, v_now + x.renew)
+      FROM jsonb_to_recordset(p_rest->'fence') x(id uuid, renew bigint) WHERE l.job_id = x.id AND x.renew > 0;
+    END IF;
+    IF p_rest ? 'end' THEN
+      want := jsonb_array_length(p_rest->'end'); n := 0;
+      FOR v_key IN
+        DELETE FROM leases l USING jsonb_to_recordset(p_rest->'end') x(id uuid, epoch bigint, token bigint, how text)
+        WHERE l.job_id = x.id AND l.token = x.token AND l.epoch = x.epoch
+          AND (x.how = 'proven' OR (x.how = 'holder' AND l.lease_until > v_now) OR (x.how = 'expired' AND l.lease_until <= v_now))
+        RETURNING l.exclusive_key
+      LOOP
+        n := n + 1;
+        IF v_key <> '' THEN
+          UPDATE jobs_{p} SET ready = 1, blocked = 0 WHERE id = (
+            SELECT id FROM jobs_{p} WHERE exclusive_key = v_key AND blocked = 1 ORDER BY priority, due_at, id LIMIT 1
+            FOR UPDATE SKIP LOCKED);
+        END IF;
+      END LOOP;
+      IF n <> want THEN RAISE EXCEPTION 'leases' USING ERRCODE = '{bad}'; END IF;
+    END IF;
+    IF p_rest ? 'grant' THEN
+      INSERT INTO leases (job_id, epoch, token, worker, lease_until, boot_id, queue, gate, exclusive_key, presence)
+      SELECT x.id, x.epoch, x.token, x.worker, v_now + x.micros, '', x.queue, x.gate, x.exclusive_key, x.presence
+      FROM jsonb_to_recordset(p_rest->'grant') x(id uuid, epoch bigint, token bigint, worker text, micros bigint,
+        queue text, gate text, exclusive_key text, presence text);
+    END IF;
+    IF p_rest ? 'receipt' THEN
+      INSERT INTO receipts SELECT r.* FROM jsonb_populate_recordset(null::receipts, p_rest->'receipt') r;
+    END IF;
+    IF p_rest ? 'queue' THEN
+      INSERT INTO queues SELECT r.* FROM jsonb_populate_recordset(null::queues, p_rest->'queue') r
+      ON CONFLICT (queue) DO UPDATE SET paused = excluded.paused, slots = excluded.slots, generation = excluded.generation;
+    END IF;
+  END IF;
+  PERFORM set_config('lock_timeout', '0', true);
+  PERFORM {lock};  -- from here to the commit: one appender at a time, so positions follow the order of commits
+  SELECT epoch, generation INTO v_epoch, v_generation FROM log_state WHERE id = 1;
+  SELECT coalesce(max(position), 0) INTO v_head FROM events;
+  IF v_epoch < p_epoch OR (v_epoch = p_epoch AND v_head < p_seen) THEN
+    RAISE EXCEPTION '%:%', v_epoch, v_head USING ERRCODE = '{rewound}';
+  END IF;
+  IF v_epoch <> p_epoch THEN RAISE EXCEPTION '%', v_epoch USING ERRCODE = '{epoch}'; END IF;
+  IF v_generation <> p_generation THEN RAISE EXCEPTION '%', v_generation USING ERRCODE = '{generation}'; END IF;
+  INSERT INTO events (position, stream_id, version, topic, state)
+  SELECT v_head + i, e_stream[i], e_version[i], e_topic[i], e_state[i] FROM generate_subscripts(e_stream, 1) i;
+  RETURN ARRAY[v_head + 1, joblog_now()];
+END $$;
+"""
+
+_CLAIM: Final = """
+CREATE OR REPLACE FUNCTION joblog_claim_{p}(
+  p_queue text, p_kinds text[], p_shut text[], p_limit int, p_vocabulary bigint, p_after text, p_now bigint
+) RETURNS TABLE ({returns}, round bigint, turn int) LANGUAGE plpgsql {settings}
+  SET enable_sort = off SET enable_incremental_sort = off AS $$
+#variable_conflict use_column
+DECLARE
+  v_kinds text[] := p_kinds; v_kind text; v_gate text; v_gates text[]; v_priority smallint;
+  v_tenant text; v_tenants text[]; v_share int; v_turn int;
+BEGIN
+  -- A skip scan over the claim index: each probe below is one descent, however many rows lie between two answers.
+  IF v_kinds IS NULL THEN
+    v_kind := '';
+    LOOP
+      SELECT j.kind INTO v_kind FROM jobs_{p} j
+      WHERE j.ready = 1 AND j.queue = p_queue AND j.kind > v_kind ORDER BY j.kind LIMIT 1;
+      EXIT WHEN NOT FOUND;
+      v_kinds := v_kinds || v_kind;
+    END LOOP;
+  END IF;
+  FOREACH v_kind IN ARRAY coalesce(v_kinds, ARRAY[]::text[]) LOOP
+    v_gates := ARRAY['']; v_gate := '';
+    LOOP
+      SELECT j.gate INTO v_gate FROM jobs_{p} j
+      WHERE j.ready = 1 AND j.queue = p_queue AND j.kind = v_kind AND j.gate > v_gate ORDER BY j.gate LIMIT 1;
+      EXIT WHEN NOT FOUND;
+      IF NOT v_gate = ANY(p_shut) THEN v_gates := v_gates || v_gate; END IF;
+    END LOOP;
+    FOREACH v_gate IN ARRAY v_gates LOOP
+      v_priority := -1;
+      LOOP
+        SELECT j.priority INTO v_priority FROM jobs_{p} j
+        WHERE j.ready = 1 AND j.queue = p_queue AND j.kind = v_kind AND j.gate = v_gate AND j.priority > v_priority
+        ORDER BY j.priority LIMIT 1;
+        EXIT WHEN NOT FOUND;
+        v_tenants := ARRAY[]::text[]; v_tenant := p_after;
+        WHILE cardinality(v_tenants) < p_limit LOOP
+          SELECT j.tenant INTO v_tenant FROM jobs_{p} j
+          WHERE j.ready = 1 AND j.queue = p_queue AND j.kind = v_kind AND j.gate = v_gate AND j.priority = v_priority
+            AND j.tenant > v_tenant ORDER BY j.tenant LIMIT 1;
+          EXIT WHEN NOT FOUND;
+          v_tenants := v_tenants || v_tenant;
+        END LOOP;
+        v_tenant := '';
+        WHILE p_after <> '' AND cardinality(v_tenants) < p_limit LOOP
+          SELECT j.tenant INTO v_tenant FROM jobs_{p} j
+          WHERE j.ready = 1 AND j.queue = p_queue AND j.kind = v_kind AND j.gate = v_gate AND j.priority = v_priority
+            AND j.tenant > v_tenant AND j.tenant <= p_after ORDER BY j.tenant LIMIT 1;
+          EXIT WHEN NOT FOUND;
+          v_tenants := v_tenants || v_tenant;
+        END LOOP;
+        CONTINUE WHEN cardinality(v_tenants) = 0;
+        v_share := ceil(p_limit::numeric / cardinality(v_tenants));
+        v_turn := 0;
+        FOREACH v_tenant IN ARRAY v_tenants LOOP
+          RETURN QUERY
+            SELECT h.*, row_number() OVER () - 1, v_turn FROM (
+              SELECT {columns} FROM jobs_{p} j
+              WHERE j.ready = 1 AND j.queue = p_queue AND j.kind = v_kind AND j.gate = v_gate
+                AND j.priority = v_priority AND j.tenant = v_tenant AND j.due_at <= p_now AND j.vocabulary <= p_vocabulary
+              ORDER BY j.due_at, j.id LIMIT v_share FOR UPDATE SKIP LOCKED) h;
+          v_turn := v_turn + 1;
+        END LOOP;
+      END LOOP;
+    END LOOP;
+  END LOOP;
+END $$;
+"""
+
+_TYPES: Final = {"id": "uuid", "priority": "smallint"}
+_TEXTS: Final = frozenset({"kind", "tenant", "queue", "gate", "exclusive_key"})
+
+
+def claim_function(parity: int) -> str:
+    """The DDL of the choice of due jobs for one generation."""
+    types = {name: _TYPES.get(name, "text" if name in _TEXTS else "bigint") for name in CLAIM_COLUMNS}
+    returns = ", ".join(f'"{name}" {kind}' for name, kind in types.items())
+    columns = ", ".join(f'j."{name}"' for name in CLAIM_COLUMNS)
+    return _CLAIM.format(p=parity, settings=_SETTINGS, returns=returns, columns=columns)
+
+
+def append_function(parity: int) -> str:
+    """The DDL of the append for one generation."""
+    columns = ", ".join(f'"{name}"' for name in JOB_COLUMNS if name != "id")
+    codes = {"bad": NOT_AS_EXPECTED, "rewound": REWOUND, "epoch": EPOCH, "generation": GENERATION}
+    return _APPEND.format(p=parity, settings=_SETTINGS, nowait=f"{NOWAIT_MS}ms", lock=LOCK, columns=columns, **codes)
+
+
+def all_functions() -> list[str]:
+    """Every function, in an order in which they can be created."""
+    return [NOW, *(make(parity) for parity in (0, 1) for make in (append_function, claim_function))]

@@ -1,0 +1,490 @@
+"""The log in PostgreSQL, over psycopg 3: many hosts, the same semantics.
+
+An append is one round trip: one autocommit call of a function over arrays.  It takes the log's lock (an advisory lock)
+as its last step before the insert, so that positions follow the order of commits, without gaps, on a standby too.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+import orjson
+import psycopg
+import sqlalchemy as sa
+from psycopg import errors as pg
+
+from ..domain.errors import (
+    CorruptLogError,
+    EpochChangedError,
+    GenerationChangedError,
+    JobLogError,
+    LogRewoundError,
+    StoreBusyError,
+    StoreError,
+    StoreFullError,
+    StoreUnavailableError,
+    UnknownOutcomeError,
+    UnsafeStoreError,
+)
+from . import postgres_functions as functions
+from . import schema as s
+from .append import Append, EventRow
+from .claim_order import choose, level
+from .failpoint import failpoint
+from .sql_store import Pinned, SqlStore
+from .sqlite_claim import CLAIM_COLUMNS
+from .store import ConflictError, JobRow, LeaseRow, LockedError, Seen, SnapshotRow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from ..domain.lease import Token
+    from .store import ClaimQuery
+
+KEEPALIVE: Final = {"keepalives": 1, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
+_FUNCTION_ARGS: Final = 20
+
+
+def make_engine(url: str | sa.URL, *, lease_seconds: float = 30, pooler_safe: bool = False) -> sa.Engine:
+    """An engine whose every connection gives up before a lease would."""
+    parsed = sa.make_url(url)
+    if parsed.drivername in ("postgresql", "postgres"):
+        parsed = parsed.set(drivername="postgresql+psycopg")
+    bound = int(lease_seconds * 1000 / 3)
+    options = f"-c idle_in_transaction_session_timeout={bound} -c synchronous_commit=on"
+    arguments: dict[str, Any] = {**KEEPALIVE, "connect_timeout": 10}
+    if pooler_safe:
+        arguments["prepare_threshold"] = None
+    else:
+        arguments["options"] = options
+    return sa.create_engine(parsed, connect_args=arguments, poolclass=sa.NullPool)
+
+
+class PostgresStore(SqlStore):
+    """See ``Store``."""
+
+    def __init__(self, url: str | sa.URL, *, lease_seconds: float = 30, pooler_safe: bool = False) -> None:
+        super().__init__(make_engine(url, lease_seconds=lease_seconds, pooler_safe=pooler_safe))
+        self.pooler_safe = pooler_safe
+        self._prepare = None if pooler_safe else True
+        self._append_pin = self.pin()
+        self._guard_append = threading.Lock()
+        marks = ", ".join(["%s", "%s", "%s", "%s"] + ["%b"] * (_FUNCTION_ARGS - 5) + ["%s"])
+        self._append_sql = tuple(f"SELECT joblog_append_{p}({marks})" for p in (0, 1))
+        statements = self.statements
+        self._upsert_snapshot = statements.compile(statements.upsert(s.snapshots, "stream_id", newer="version"))
+        self._upsert_tracking = statements.compile(
+            statements.upsert(s.tracking, "application_name", newer="notification_id")
+        )
+        self._upsert_gate = statements.compile(statements.upsert(s.gates, "gate"))
+
+    def check_safe(self) -> None:
+        """Refuse a server that can lose what it acknowledged."""
+        for name in ("fsync", "full_page_writes"):
+            if (value := self.sql_rows(f"SHOW {name}")[0][0]) != "on":
+                raise UnsafeStoreError(f"the server runs with {name}={value}; switch it on, or use another server")
+        if self.sql_rows("SELECT pg_is_in_recovery()")[0][0]:
+            raise UnsafeStoreError("this server is a standby: decisions are never made on a replica; give the primary")
+
+    def now(self) -> int:
+        """The server's clock, microseconds."""
+        return int(self.sql_rows("SELECT joblog_now()")[0][0])
+
+    def lease_now(self) -> int:
+        """The same clock: it is shared by all hosts and outlives their boots."""
+        return self.now()
+
+    def translate(self, error: BaseException, *, committing: bool = False) -> BaseException:
+        """SQLSTATEs as ours."""
+        if isinstance(error, JobLogError):
+            return error
+        if isinstance(error, sa.exc.DBAPIError) and error.orig is not None:
+            error = error.orig
+        if not isinstance(error, psycopg.Error):
+            return error
+        state = error.sqlstate or ""
+        text = str(error).splitlines()[0] if str(error) else type(error).__name__
+        made: dict[str, BaseException] = {
+            functions.NOT_AS_EXPECTED: ConflictError(text),
+            functions.GENERATION: GenerationChangedError(f"the job table is in generation {text}"),
+            functions.REWOUND: LogRewoundError(
+                f"the log ends at {text}; if it was restored on purpose, run `joblog epoch raise`"
+            ),
+            functions.EPOCH: EpochChangedError(f"the log's epoch is {text} now"),
+        }
+        if state in made:
+            return made[state]
+        if isinstance(error, pg.IntegrityError):
+            return ConflictError(text)
+        if isinstance(error, pg.LockNotAvailable | pg.DeadlockDetected | pg.SerializationFailure):
+            return LockedError(text)
+        if isinstance(error, pg.DiskFull | pg.ReadOnlySqlTransaction):
+            return StoreFullError(text)
+        if isinstance(error, pg.DataCorrupted | pg.IndexCorrupted):
+            return CorruptLogError(text)
+        if isinstance(error, pg.TooManyConnections | pg.ConfigurationLimitExceeded | pg.QueryCanceled):
+            return StoreBusyError(text)
+        lost = not state or state[:2] in ("08", "57") or isinstance(error, psycopg.InterfaceError)
+        if lost:
+            return UnknownOutcomeError(text) if committing else StoreUnavailableError(text)
+        return StoreError(f"{state} {text}")
+
+    # -- append ------------------------------------------------------------------------------------------------------
+
+    def turn(self, *, blocking: bool) -> bool:
+        """Nothing to wait for: the log's lock is taken inside the append."""
+        del blocking
+        return True
+
+    def end_turn(self) -> None:
+        """Nothing to give back."""
+
+    def append(self, batch: Sequence[Append], generation: int, seen: Seen, *, side: bool = False) -> int:
+        """See ``Store``."""
+        failpoint("append.begin")
+        arguments = self._arguments(batch, generation, seen, wait=side)
+        pinned = self._own("side") if side else self._append_pin
+        self.check_usable()
+        try:
+            cursor = pinned.open()
+        except Exception as error:
+            pinned.drop()
+            raise self.translate(error) from error
+        try:
+            failpoint("append.before_commit")
+            cursor.execute(self._append_sql[generation % 2], arguments, prepare=self._prepare)
+            failpoint("append.after_commit")
+            first = int(cursor.fetchone()[0][0])
+        except BaseException as error:
+            mine = self.translate(error, committing=True)
+            if not isinstance(error, psycopg.Error) or pinned.driver.broken or isinstance(mine, UnknownOutcomeError):
+                pinned.drop()
+            if mine is error:
+                raise
+            raise mine from error
+        failpoint("append.acknowledged")
+        return first
+
+    def _arguments(self, batch: Sequence[Append], generation: int, seen: Seen, *, wait: bool) -> tuple[Any, ...]:
+        """The function's arrays."""
+        streams: list[UUID] = []
+        versions: list[int] = []
+        topics: list[str] = []
+        states: list[bytes] = []
+        unit_events: list[int] = []
+        unit_keys: list[str] = []
+        hot: list[tuple[Any, ...]] = []
+        rest: dict[str, list[Any]] = {}
+        for append in batch:
+            base = len(streams)
+            for version, topic, state in append.events:
+                streams.append(append.stream_id)
+                versions.append(version)
+                topics.append(topic)
+                states.append(state)
+            for unit, index in append.units:
+                unit_events.append(base + index + 1)
+                unit_keys.append(unit)
+            fence = append.fence
+            if append.is_hot and fence is not None and fence.token.epoch == seen.epoch:
+                row = append.row
+                hot.append(
+                    (append.stream_id, append.expected, row["version"], row["updated_at"], row["done"], row["sequence"],
+                     row["cursor"], fence.token.grant, fence.renew)
+                )  # fmt: skip
+            else:
+                _add_rest(rest, append)
+        hot.sort(key=lambda values: values[0].bytes)  # rows are locked in id order by everyone
+        columns: list[Any] = [list(column) for column in zip(*hot, strict=True)] if hot else [None] * 9
+        if hot and not any(columns[8]):
+            columns[8] = None
+        units: tuple[Any, Any] = (unit_events, unit_keys) if unit_keys else (None, None)
+        extra = orjson.dumps(rest).decode() if rest else None
+        return (seen.epoch, seen.position, generation, wait, streams, versions, topics, states, *units, *columns, extra)
+
+    def raise_epoch(self, append: Append, epoch: int) -> int:
+        """See ``Store``."""
+        with self.writing("claim") as cursor:
+            cursor.execute(f"SELECT {functions.LOCK}")
+            head = cursor.execute("SELECT coalesce(max(position), 0) FROM events").fetchone()[0]
+            cursor.execute("UPDATE log_state SET epoch = %s WHERE id = 1 AND epoch < %s", (epoch, epoch))
+            if cursor.rowcount != 1:
+                raise ConflictError(f"the epoch is {epoch} or higher already")
+            cursor.execute("UPDATE leases SET lease_until = 0")
+            event = append.events[0]
+            cursor.execute(
+                "INSERT INTO events (position, stream_id, version, topic, state) VALUES (%s, %s, %s, %s, %b)",
+                (head + 1, append.stream_id, event.version, event.topic, event.state),
+            )
+        return int(head) + 1
+
+    # -- transactions of more than one round trip --------------------------------------------------------------------
+
+    @contextmanager
+    def writing(self, name: str) -> Iterator[Any]:
+        """A transaction on this thread's connection for *name*."""
+        pinned = self._own(name)
+        committing = False
+        try:
+            cursor = pinned.open()
+            cursor.execute("BEGIN")
+            cursor.execute("SELECT set_config('synchronous_commit', 'on', true)")
+            yield cursor
+            committing = True
+            cursor.execute("COMMIT")
+        except BaseException as error:
+            mine = self.translate(error, committing=committing)
+            self._roll_back(pinned)
+            if mine is error:
+                raise
+            raise mine from error
+
+    @staticmethod
+    def _roll_back(pinned: Pinned) -> None:
+        if pinned.cursor is None:
+            return
+        try:
+            pinned.driver.rollback()
+        except psycopg.Error:
+            pinned.drop()
+        else:
+            if pinned.driver.broken:
+                pinned.drop()
+
+    # -- claim and lease ---------------------------------------------------------------------------------------------
+
+    def claim(
+        self, query: ClaimQuery, build: Callable[[list[JobRow], int], list[Append]], generation: int, seen: Seen
+    ) -> tuple[list[Append], int]:
+        """See ``Store``."""
+        parity = generation % 2
+        with self.writing("claim") as cursor:
+            failpoint("claim.begin")
+            now = cursor.execute("SELECT joblog_now()").fetchone()[0]
+            rows = self._pick(cursor, query, now, parity)
+            batch = build(rows, now)
+            failpoint("claim.selected")
+            first = 0
+            if batch:
+                arguments = self._arguments(batch, generation, seen, wait=False)
+                first = cursor.execute(self._append_sql[parity], arguments, prepare=self._prepare).fetchone()[0][0]
+            failpoint("claim.before_commit")
+        failpoint("claim.after_commit")
+        return batch, int(first)
+
+    def _pick(self, cursor: Any, query: ClaimQuery, now: int, parity: int) -> list[JobRow]:
+        room: dict[str, int | None] = {}
+        sql = (
+            "SELECT 'queue ' || q.queue, CASE WHEN q.paused = 1 THEN 0 WHEN q.slots IS NULL THEN NULL ELSE greatest("
+            "q.slots - (SELECT count(*) FROM leases l WHERE l.queue = q.queue), 0) END FROM queues q WHERE q.queue = ANY(%s) "
+            "UNION ALL SELECT 'gate ' || g.gate, CASE WHEN g.closed_until > %s THEN 0 WHEN g.slots IS NULL THEN NULL ELSE "
+            "greatest(g.slots - (SELECT count(*) FROM leases l WHERE l.gate = g.gate), 0) END FROM gates g"
+        )
+        for name, free in cursor.execute(sql, (list(query.queues), now)).fetchall():
+            room[name] = free
+        shut = [name.removeprefix("gate ") for name, free in room.items() if free == 0 and name.startswith("gate ")]
+        kinds = None if query.kinds is None else sorted(query.kinds)
+        candidates: list[JobRow] = []
+        for queue in query.queues:
+            if room.get(f"queue {queue}") == 0:
+                continue
+            arguments = (queue, kinds, shut, query.limit, query.vocabulary, query.after_tenant, now)
+            sql = f"SELECT * FROM joblog_claim_{parity}(%s, %s::text[], %s::text[], %s, %s, %s, %s)"
+            for values in cursor.execute(sql, arguments, prepare=self._prepare).fetchall():
+                candidates.append(dict(zip((*CLAIM_COLUMNS, "round", "turn"), values, strict=True)))
+        _add_levels(candidates, now)
+        chosen, blocked = choose(candidates, query.limit, room, self._holder(cursor, candidates))
+        if blocked:
+            sql = f"UPDATE jobs_{parity} SET ready = 0, blocked = 1 WHERE id = ANY(%s)"  # noqa: S608
+            cursor.execute(sql, ([row["id"] for row in blocked],))
+        return chosen
+
+    @staticmethod
+    def _holder(cursor: Any, candidates: list[JobRow]) -> Callable[[str], bool]:
+        keys = sorted({row["exclusive_key"] for row in candidates if row["exclusive_key"]})
+        if not keys:
+            return lambda _: False
+        held = cursor.execute("SELECT exclusive_key FROM leases WHERE exclusive_key = ANY(%s)", (keys,)).fetchall()
+        taken = {key for (key,) in held}
+        return taken.__contains__
+
+    def claim_candidates(self, query: ClaimQuery, generation: int) -> list[JobRow]:
+        """See ``Store``."""
+        with self.writing("claim") as cursor:
+            now = cursor.execute("SELECT joblog_now()").fetchone()[0]
+            return self._pick(cursor, query, now, generation % 2)
+
+    def replace_row(self, row: JobRow, generation: int) -> None:
+        """See ``Store``."""
+        with self.writing("claim") as cursor:
+            cursor.execute(f"DELETE FROM jobs_{generation % 2} WHERE id = %s", (row["id"],))  # noqa: S608
+            self.statements.insert_job[generation % 2].run(cursor, row)
+
+    def renew(self, held: Sequence[tuple[UUID, Token]], micros: int) -> set[UUID]:
+        """See ``Store``."""
+        if not held:
+            return set()
+        failpoint("renew.before")
+        sql = (
+            "UPDATE leases l SET lease_until = greatest(l.lease_until, joblog_now() + %s) "
+            "FROM unnest(%s::uuid[], %s::bigint[], %s::bigint[]) h(job_id, epoch, token) "
+            "WHERE l.job_id = h.job_id AND l.epoch = h.epoch AND l.token = h.token AND l.lease_until > joblog_now() "
+            "RETURNING l.job_id"
+        )
+        jobs, tokens = [job for job, _ in held], [token for _, token in held]
+        arguments = (micros, jobs, [token.epoch for token in tokens], [token.grant for token in tokens])
+        with self.writing("renew") as cursor:
+            found = cursor.execute(sql, arguments).fetchall()
+        failpoint("renew.after")
+        return {job for (job,) in found}
+
+    def expired(self, limit: int) -> list[LeaseRow]:
+        """See ``Store``."""
+        sql = (
+            "SELECT job_id, epoch, token, worker, lease_until, boot_id, presence FROM leases "
+            "WHERE lease_until <= joblog_now() ORDER BY lease_until LIMIT %s"
+        )
+        return [self._lease_row(row) for row in self.sql_rows(sql, (limit,))]
+
+    def held_by_others(self, worker: str, limit: int) -> list[LeaseRow]:
+        """See ``Store``."""
+        sql = (
+            "SELECT job_id, epoch, token, worker, lease_until, boot_id, presence FROM leases "
+            "WHERE presence <> '' AND worker <> %s LIMIT %s"
+        )
+        return [self._lease_row(row) for row in self.sql_rows(sql, (worker, limit))]
+
+    def promote(self, limit: int) -> tuple[int, int | None]:
+        """See ``Store``."""
+        parity = self.state().generation % 2
+        due = f"FROM jobs_{parity} WHERE ready = 0 AND blocked = 0 AND status IN ('queued', 'waiting')"
+        next_due = f"SELECT due_at, joblog_now() {due} ORDER BY due_at LIMIT 1"
+        waiting = self.sql_rows(next_due)
+        if not waiting or waiting[0][0] > waiting[0][1]:
+            return 0, (waiting[0][0] if waiting else None)
+        with self.writing("claim") as cursor:
+            cursor.execute(
+                f"UPDATE jobs_{parity} SET ready = 1 WHERE id = ANY(ARRAY("  # noqa: S608
+                f"SELECT id {due} AND due_at <= joblog_now() ORDER BY due_at LIMIT %s FOR UPDATE SKIP LOCKED))",
+                (limit,),
+            )
+            promoted = int(cursor.rowcount)
+            rest = cursor.execute(next_due).fetchone()
+            failpoint("promote.before_commit")
+        failpoint("promote.after_commit")
+        return promoted, (rest[0] if rest else None)
+
+    def set_gate(self, gate: str, slots: int | None, closed_until: int) -> None:
+        """See ``Store``."""
+        with self.writing("claim") as cursor:
+            self._upsert_gate.run(cursor, {"gate": gate, "slots": slots, "closed_until": closed_until})
+
+    # -- snapshots and tracking --------------------------------------------------------------------------------------
+
+    def put_snapshots(self, rows: Sequence[tuple[UUID, SnapshotRow, int]]) -> None:
+        """See ``Store``."""
+        failpoint("snapshot.before")
+        values = [{"stream_id": stream, **row._asdict(), "vocabulary": number} for stream, row, number in rows]
+        with self.writing("claim") as cursor:
+            cursor.execute("SELECT set_config('synchronous_commit', 'off', true)")  # losing a snapshot loses nothing
+            self._upsert_snapshot.run_many(cursor, values)
+            failpoint("snapshot.before_commit")
+        failpoint("snapshot.after")
+
+    def track(self, name: str, position: int) -> bool:
+        """See ``Store``."""
+        with self.writing("claim") as cursor:
+            self._upsert_tracking.run(cursor, {"application_name": name, "notification_id": position})
+            return bool(cursor.rowcount == 1)
+
+    # -- reading that is written for this database -------------------------------------------------------------------
+
+    def jobs(self, job_ids: Sequence[UUID]) -> dict[UUID, JobRow]:
+        """The rows of many jobs."""
+        columns = ", ".join(f'"{name}"' for name in s.JOB_COLUMNS)
+        sql = f"SELECT {columns} FROM jobs_{self.state().generation % 2} WHERE id = ANY(%s)"  # noqa: S608
+        return {row[0]: self._row(row) for row in self.sql_rows(sql, (list(job_ids),))}
+
+    def find_jobs(
+        self, *, status: str | None = None, before: tuple[int, UUID] | None = None, limit: int = 25, tenant: str | None = None,
+        queue: str | None = None
+    ) -> list[JobRow]:
+        """See ``Store``."""
+        where, values = ["true"], []
+        for column, value in (("status", status), ("tenant", tenant), ("queue", queue)):
+            if value is not None:
+                where.append(f"{column} = %s")
+                values.append(value)
+        if before is not None:
+            where.append("(created_at, id) < (%s, %s)")
+            values += [before[0], before[1]]
+        columns = ", ".join(f'"{name}"' for name in s.JOB_COLUMNS)
+        sql = (
+            f"SELECT {columns} FROM jobs_{self.state().generation % 2} WHERE {' AND '.join(where)} "  # noqa: S608
+            "ORDER BY created_at DESC, id DESC LIMIT %s"
+        )
+        return [self._row(row) for row in self.sql_rows(sql, (*values, limit))]
+
+    def read_many(self, stream_ids: Sequence[UUID]) -> dict[UUID, tuple[SnapshotRow | None, list[EventRow]]]:
+        """Snapshot and tail of many streams, in one query."""
+        sql = (
+            "SELECT i.id, 0 AS kind, s.version, s.topic, s.state FROM unnest(%s::uuid[]) i(id) JOIN snapshots s ON s.stream_id = i.id "
+            "UNION ALL SELECT i.id, 1, e.version, e.topic, e.state FROM unnest(%s::uuid[]) i(id) CROSS JOIN LATERAL ("
+            "SELECT coalesce((SELECT version FROM snapshots WHERE stream_id = i.id), 0) AS after) a "
+            "JOIN events e ON e.stream_id = i.id AND e.version > a.after ORDER BY 1, 2, 3"
+        )
+        ids = list(stream_ids)
+        kept: dict[UUID, SnapshotRow] = {}
+        tails: dict[UUID, list[EventRow]] = {}
+        for stream, kind, *event in self.sql_rows(sql, (ids, ids)):
+            tails.setdefault(stream, [])
+            if kind == 0:
+                kept[stream] = SnapshotRow(*event)
+            else:
+                tails[stream].append(EventRow(*event))
+        return {stream: (kept.get(stream), tail) for stream, tail in tails.items()}
+
+
+def _add_levels(candidates: list[JobRow], now: int) -> None:
+    oldest: dict[tuple[Any, ...], int] = {}
+    lane = ("queue", "kind", "gate", "priority")
+    for row in candidates:
+        key = tuple(row[name] for name in lane)
+        oldest[key] = min(oldest.get(key, row["due_at"]), row["due_at"])
+    for row in candidates:
+        row["level"] = level(row["priority"], oldest[tuple(row[name] for name in lane)], now)
+
+
+def _add_rest(rest: dict[str, list[Any]], append: Append) -> None:
+    """What only some appends change, as JSON for the function."""
+    job = append.stream_id
+    if append.row:
+        if append.expected == 0:
+            rest.setdefault("new", []).append(append.row)
+        else:
+            changes = {name: value for name, value in append.row.items() if name != "id"}
+            rest.setdefault("set", []).append({"id": job, "expected": append.expected, "c": changes})
+    if append.evidence is not None:
+        rest.setdefault("evidence", []).append({"job_id": job, "n": append.evidence})
+    if (fence := append.fence) is not None:
+        held = {"id": job, "epoch": fence.token.epoch, "token": fence.token.grant}
+        if fence.end:
+            rest.setdefault("end", []).append({**held, "how": "holder"})
+        else:
+            rest.setdefault("fence", []).append({**held, "renew": fence.renew})
+    if (takeover := append.takeover) is not None:
+        held = {"id": job, "epoch": takeover.token.epoch, "token": takeover.token.grant}
+        rest.setdefault("end", []).append({**held, "how": "proven" if takeover.proven else "expired"})
+    if (grant := append.grant) is not None:
+        made = grant._asdict()
+        token = made.pop("token")
+        rest.setdefault("grant", []).append({"id": job, "epoch": token.epoch, "token": token.grant, **made})
+    if append.receipt is not None:
+        rest.setdefault("receipt", []).append(append.receipt._asdict())
+    if append.queue_row is not None:
+        rest.setdefault("queue", []).append(append.queue_row)
+
+

@@ -1,0 +1,260 @@
+"""Every table of the log, once for all databases.
+
+``events`` is insert-only and the truth.  ``jobs_0`` and ``jobs_1`` are two generations of the job table: appends write
+the one whose number is ``log_state.generation % 2``, a rebuild fills the other.  ``leases``, ``unit_results``,
+``receipts``, ``queues``, ``gates`` and ``outbox`` are authorities: verified against the log, never rebuilt beside.
+All instants are whole microseconds since 1970, UTC; a lease's end is on the store's lease clock (``Store.lease_now``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+import sqlalchemy as sa
+
+if TYPE_CHECKING:
+    from sqlalchemy import Dialect
+
+#: The schema this code writes; ``log_state.min_code`` is the oldest code that may use a database.
+SCHEMA_VERSION: Final = 1
+
+metadata = sa.MetaData()
+
+
+class Id16(sa.TypeDecorator[UUID]):
+    """A UUID: native on PostgreSQL, 16 bytes elsewhere."""
+
+    impl = sa.Uuid
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> Any:
+        """16 raw bytes on SQLite: half the index of the usual 32 characters."""
+        return dialect.type_descriptor(sa.LargeBinary(16) if dialect.name == "sqlite" else sa.Uuid())
+
+    def process_bind_param(self, value: UUID | None, dialect: Dialect) -> Any:
+        """Bytes for SQLite."""
+        return value.bytes if value is not None and dialect.name == "sqlite" else value
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> UUID | None:
+        """And back."""
+        return UUID(bytes=value) if value is not None and dialect.name == "sqlite" else value
+
+
+Big: Final = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+#: Bytewise order and equality on both databases, whatever the database's collation.
+Text: Final = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+
+
+def _col(name: str, kind: Any, *more: Any, **kw: Any) -> sa.Column[Any]:
+    kw.setdefault("nullable", False)
+    return sa.Column(name, kind, *more, **kw)
+
+
+events = sa.Table(
+    "events",
+    metadata,
+    _col("position", Big, primary_key=True, autoincrement=False),
+    _col("stream_id", Id16()),
+    _col("version", Big),
+    _col("topic", Text),
+    _col("state", sa.LargeBinary),
+    sa.UniqueConstraint("stream_id", "version", name="events_stream_version"),
+)
+
+log_state = sa.Table(
+    "log_state",
+    metadata,
+    _col("id", sa.SmallInteger, primary_key=True, autoincrement=False),
+    _col("store_id", Id16()),
+    _col("epoch", Big),
+    _col("generation", Big),
+    _col("schema_version", Big),
+    _col("min_code", Big),
+)
+
+
+#: The claim index: lanes (queue, kind, gate), within them priority, then tenants in turn, then the oldest due first.
+CLAIM_ORDER: Final = ("queue", "kind", "gate", "priority", "tenant", "due_at", "id")
+
+
+def _jobs(parity: int) -> sa.Table:
+    name = f"jobs_{parity}"
+    table = sa.Table(
+        name,
+        metadata,
+        _col("id", Id16(), primary_key=True),
+        _col("version", Big),
+        _col("vocabulary", Big),
+        _col("kind", Text),
+        _col("tenant", Text),
+        _col("owner", Text),
+        _col("queue", Text),
+        _col("priority", sa.SmallInteger),
+        _col("gate", Text),
+        _col("exclusive_key", Text),
+        _col("parent_id", Text),
+        _col("key", Text),
+        _col("args_digest", Text),
+        _col("tags", Text),
+        _col("status", Text),
+        _col("wish", Text),
+        _col("outcome", Text),
+        _col("reason", Text),
+        _col("reason_text", Text),
+        _col("due_at", Big),
+        _col("ready", sa.SmallInteger),
+        _col("blocked", sa.SmallInteger),
+        _col("worker", Text),
+        _col("token", Big),
+        _col("attempt", Big),
+        _col("unit_attempt", Big),
+        _col("crashes", Big),
+        _col("reclaims", Big),
+        _col("failures", Big),
+        _col("done", Big),
+        _col("skipped", Big),
+        _col("total", Big, nullable=True),
+        _col("sequence", Big),
+        _col("cursor", Text, nullable=True),
+        _col("created_at", Big),
+        _col("updated_at", Big),
+        _col("started_at", Big, nullable=True),
+        _col("last_attempt_at", Big, nullable=True),
+        _col("finished_at", Big, nullable=True),
+        postgresql_with={"fillfactor": 70},  # room for the hot updates of running jobs
+        sqlite_with_rowid=False,
+    )
+    c = table.c
+    waiting = sa.and_(c.ready == 0, c.blocked == 0, c.status.in_(("queued", "waiting")))
+    _index(f"{name}_claim", *(c[n] for n in CLAIM_ORDER), where=c.ready == 1)
+    _index(f"{name}_due", c.due_at, where=waiting)
+    _index(f"{name}_blocked", c.exclusive_key, c.priority, c.due_at, c.id, where=c.blocked == 1)
+    _index(f"{name}_status", c.status, c.created_at, c.id)
+    return table
+
+
+def _index(name: str, *columns: Any, where: Any = None) -> None:
+    sa.Index(name, *columns, postgresql_where=where, sqlite_where=where)
+
+
+jobs: Final = (_jobs(0), _jobs(1))
+JOB_COLUMNS: Final = tuple(c.name for c in jobs[0].c)
+#: Hints of the claim index; no part of the fold, so never compared.
+HINTS: Final = frozenset({"ready", "blocked"})
+
+leases = sa.Table(
+    "leases",
+    metadata,
+    _col("job_id", Id16(), primary_key=True),
+    _col("epoch", Big),
+    _col("token", Big),
+    _col("worker", Text),
+    _col("lease_until", Big),
+    _col("boot_id", Text),
+    _col("queue", Text),
+    _col("gate", Text),
+    _col("exclusive_key", Text),
+    _col("presence", Text),  # JSON: device, inode, nonce of the holder's presence file; empty without one
+    postgresql_with={"fillfactor": 70},
+    sqlite_with_rowid=False,
+)
+sa.Index("leases_until", leases.c.lease_until)
+sa.Index("leases_queue", leases.c.queue)
+_index("leases_gate", leases.c.gate, where=leases.c.gate != "")
+sa.Index(
+    "leases_exclusive",
+    leases.c.exclusive_key,
+    unique=True,
+    postgresql_where=leases.c.exclusive_key != "",
+    sqlite_where=leases.c.exclusive_key != "",
+)
+
+unit_results = sa.Table(
+    "unit_results",
+    metadata,
+    _col("job_id", Id16(), primary_key=True),
+    _col("unit", Text, primary_key=True),
+    _col("version", Big),
+    _col("state", sa.LargeBinary),  # the stored bytes of its unit-completed event
+    sqlite_with_rowid=False,
+)
+
+frozen_lists = sa.Table(
+    "frozen_lists",
+    metadata,
+    _col("job_id", Id16(), primary_key=True),
+    _col("name", Text, primary_key=True),
+    _col("chunk", Big, primary_key=True, autoincrement=False),
+    _col("items", sa.LargeBinary),
+    sqlite_with_rowid=False,
+)
+
+receipts = sa.Table(
+    "receipts",
+    metadata,
+    _col("request_id", Text, primary_key=True),
+    _col("action", Text),
+    _col("target", Text),
+    _col("actor", Text),
+    _col("answer", Text),  # JSON
+    sqlite_with_rowid=False,
+)
+
+snapshots = sa.Table(
+    "snapshots",
+    metadata,
+    _col("stream_id", Id16(), primary_key=True),
+    _col("version", Big),
+    _col("topic", Text),
+    _col("state", sa.LargeBinary),
+    _col("vocabulary", Big),
+    sqlite_with_rowid=False,
+)
+
+tracking = sa.Table(
+    "tracking",
+    metadata,
+    _col("application_name", Text, primary_key=True),
+    _col("notification_id", Big),
+)
+
+queues = sa.Table(
+    "queues",
+    metadata,
+    _col("queue", Text, primary_key=True),
+    _col("paused", sa.SmallInteger),
+    _col("slots", Big, nullable=True),
+    _col("generation", Big),
+    sqlite_with_rowid=False,
+)
+
+gates = sa.Table(
+    "gates",
+    metadata,
+    _col("gate", Text, primary_key=True),
+    _col("slots", Big, nullable=True),
+    _col("closed_until", Big),
+    sqlite_with_rowid=False,
+)
+
+outbox = sa.Table(
+    "outbox",
+    metadata,
+    _col("id", Big, sa.Identity(), primary_key=True),
+    _col("job_id", Id16()),
+    _col("spec", Text),
+    sa.Index("outbox_job", "job_id"),
+    sqlite_autoincrement=True,
+)
+
+rebuilds = sa.Table(
+    "rebuilds",
+    metadata,
+    _col("name", Text, primary_key=True),
+    _col("generation", Big),
+    _col("position", Big),
+    _col("owner", Text),
+    _col("alive_until", Big),
+    sqlite_with_rowid=False,
+)

@@ -1,0 +1,311 @@
+"""What the SQLite and the PostgreSQL store share: connections per thread, reading, diagnosing a refused append."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from ..domain.errors import (
+    ExclusiveKeyHeldError,
+    IncompleteError,
+    JobLogError,
+    LeaseHeldError,
+    LeaseLostError,
+    RequestConflictError,
+    StoreClosedError,
+    StoreForkedError,
+    UnitConflictError,
+    UnitDoneError,
+    VersionConflictError,
+)
+from ..domain.lease import Token
+from . import schema as s
+from .append import Append, EventRow, Stored
+from .failpoint import failpoint
+from .mapper import event_id, evidence_of
+from .statements import Statements
+from .store import ConflictError, JobRow, LeaseRow, LogState, LoggedEvent, Seen, SnapshotRow
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_READ_LIMIT_OF_IN = 500
+
+
+class Pinned:
+    """One driver connection of the engine, kept open; reopened after it broke."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+        self._connection: sa.Connection | None = None
+        self.cursor: Any = None
+
+    def open(self) -> Any:
+        """The driver's cursor."""
+        if self.cursor is None:
+            self._connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+            driver = self._connection.connection.driver_connection
+            assert driver is not None  # noqa: S101 - a pooled connection always has one
+            self.driver: Any = driver
+            self.cursor = driver.cursor()
+        return self.cursor
+
+    def drop(self) -> None:
+        """Forget a connection that may be broken."""
+        if self._connection is not None:
+            self._connection.invalidate()
+            self._connection.close()
+        self._connection = self.cursor = None
+
+    def close(self) -> None:
+        """Give the connection back for good."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = self.cursor = None
+
+
+class SqlStore:
+    """The half of the store that is the same on both databases."""
+
+    dialect: str
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self.engine = engine
+        self.dialect = engine.dialect.name
+        self.statements = Statements(engine.dialect)
+        self._local = threading.local()
+        self._pinned: list[Pinned] = []
+        self._guard = threading.Lock()
+        self._pid = os.getpid()
+        self._closed = False
+
+    # -- connections -------------------------------------------------------------------------------------------------
+
+    def check_usable(self) -> None:
+        """Refuse use after ``close`` or across ``fork``: a carried connection corrupts files and protocols."""
+        if self._closed:
+            raise StoreClosedError("this log was closed; open it again")
+        if os.getpid() != self._pid:
+            raise StoreForkedError("this log was opened before fork(); open it in the child")
+
+    def pin(self) -> Pinned:
+        """A connection that ``close`` will close."""
+        self.check_usable()
+        pinned = Pinned(self.engine)
+        with self._guard:
+            self._pinned.append(pinned)
+        return pinned
+
+    def _own(self, lane: str) -> Pinned:
+        """This thread's connection for *lane*."""
+        self.check_usable()
+        pinned: Pinned | None = getattr(self._local, lane, None)
+        if pinned is None:
+            pinned = self.pin()
+            setattr(self._local, lane, pinned)
+        return pinned
+
+    def release_thread(self) -> None:
+        """Give back what the calling thread holds, before it ends."""
+        for pinned in vars(self._local).values():
+            pinned.close()
+            with self._guard:
+                self._pinned.remove(pinned)
+        vars(self._local).clear()
+
+    def close(self) -> None:
+        """Give every connection back."""
+        if self._closed:
+            return
+        self._closed = True
+        with self._guard:
+            for pinned in self._pinned:
+                pinned.close()
+            self._pinned.clear()
+        self.engine.dispose()
+
+    def translate(self, error: BaseException, *, committing: bool = False) -> BaseException:
+        """The driver's *error* as one of ours."""
+        raise NotImplementedError
+
+    def rows(self, compiled: Any, params: dict[str, Any]) -> list[Any]:
+        """Run a reading statement on this thread's connection."""
+        return self.sql_rows(compiled.sql, compiled.bind(params))
+
+    def sql_rows(self, sql: str, params: Any = ()) -> list[Any]:
+        """Run reading SQL on this thread's connection; a broken one is reopened once."""
+        pinned = self._own("reader")
+        for last_try in (False, True):
+            try:
+                found: list[Any] = pinned.open().execute(sql, params).fetchall()
+            except Exception as error:
+                mine = self.translate(error)
+                if isinstance(mine, JobLogError) or last_try:
+                    pinned.drop()
+                if last_try or not isinstance(mine, JobLogError):
+                    raise mine from error
+            else:
+                return found
+        raise AssertionError  # pragma: no cover - the loop returns or raises
+
+    # -- values: ids come and go as the driver wants them ------------------------------------------------------------
+
+    def to_id(self, value: UUID) -> Any:
+        """A UUID for the driver."""
+        return value
+
+    def from_id(self, value: Any) -> UUID:
+        """A UUID from the driver."""
+        return value if type(value) is UUID else UUID(str(value))
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def now(self) -> int:
+        """The store's wall clock in microseconds."""
+        raise NotImplementedError
+
+    def lease_now(self) -> int:
+        """The store's lease clock in microseconds."""
+        raise NotImplementedError
+
+    def boot_id(self) -> str:
+        """The boot that lease ends belong to; empty where the store's clock outlives boots."""
+        return ""
+
+    def state(self) -> LogState:
+        """Epoch, generation and head."""
+        row = self.rows(self.statements.state, {})[0]
+        return LogState(self.from_id(row[0]), *row[1:])
+
+    def head(self) -> int:
+        """The last position; 0 in an empty log."""
+        return int(self.rows(self.statements.head, {})[0][0])
+
+    def read(
+        self, stream_id: UUID, *, after: int = 0, upto: int | None = None, newest_first: bool = False, limit: int | None = None
+    ) -> list[EventRow]:
+        """The events of one stream."""
+        compiled = self.statements.read(upto=upto is not None, newest_first=newest_first, limit=limit is not None)
+        params = {"stream_id": stream_id, "after": after, "upto": upto, "count": limit}
+        return [EventRow(*row) for row in self.rows(compiled, params)]
+
+    def log(
+        self, after: int, limit: int, *, upto: int | None = None, topics: Sequence[str] = ()
+    ) -> list[LoggedEvent]:
+        """The log behind position *after*, in order."""
+        compiled = self.statements.log(upto=upto is not None, topics=len(topics))
+        params = {"after": after, "upto": upto, "count": limit, **{f"topic_{i}": t for i, t in enumerate(topics)}}
+        from_id = self.from_id
+        return [LoggedEvent(r[0], from_id(r[1]), *r[2:]) for r in self.rows(compiled, params)]
+
+    def position_of(self, stream_id: UUID, version: int) -> int | None:
+        """The position of one event."""
+        found = self.rows(self.statements.position_of, {"stream_id": stream_id, "version": version})
+        return found[0][0] if found else None
+
+    def snapshot(self, stream_id: UUID) -> SnapshotRow | None:
+        """The last snapshot of a stream."""
+        found = self.rows(self.statements.snapshot, {"stream_id": stream_id})
+        return SnapshotRow(*found[0]) if found else None
+
+    def job(self, job_id: UUID) -> JobRow | None:
+        """The job's row."""
+        return self.jobs([job_id]).get(job_id)
+
+    def _row(self, found: Any) -> JobRow:
+        row = dict(zip(s.JOB_COLUMNS, found, strict=True))
+        row["id"] = self.from_id(row["id"])
+        return row
+
+    def unit_states(self, job_id: UUID, units: Sequence[str] | None = None) -> dict[str, bytes]:
+        """Stored unit-completed bytes by unit key."""
+        if units is None:
+            return dict(self.rows(self.statements.units, {"job_id": job_id}))
+        found: dict[str, bytes] = {}
+        for unit in units:
+            for (state,) in self.rows(self.statements.unit, {"job_id": job_id, "unit": unit}):
+                found[unit] = state
+        return found
+
+    def count_units(self, job_id: UUID) -> int:
+        """How many unit results a job has."""
+        return int(self.rows(self.statements.count_units, {"job_id": job_id})[0][0])
+
+    def receipt(self, request_id: str) -> tuple[str, str, str, str] | None:
+        """(action, target, actor, answer) of a command."""
+        found = self.rows(self.statements.receipt, {"request_id": request_id})
+        return tuple(found[0]) if found else None
+
+    def _lease_row(self, row: Any) -> LeaseRow:
+        return LeaseRow(self.from_id(row[0]), Token(row[1], row[2]), *row[3:])
+
+    def lease(self, job_id: UUID) -> LeaseRow | None:
+        """The job's lease row."""
+        found = self.rows(self.statements.lease, {"job_id": job_id})
+        return self._lease_row(found[0]) if found else None
+
+    def queue_rows(self) -> dict[str, dict[str, Any]]:
+        """The queues that were ever paused or limited."""
+        found = self.rows(self.statements.queues, {})
+        return {q: {"paused": bool(p), "slots": slots, "generation": g} for q, p, slots, g in found}
+
+    def tracking_position(self, name: str) -> int | None:
+        """How far the named follower has come."""
+        found = self.rows(self.statements.tracked, {"name": name})
+        return found[0][0] if found else None
+
+    # -- diagnosing --------------------------------------------------------------------------------------------------
+
+    def diagnose(self, append: Append, generation: int) -> Stored:
+        """Where a refused append stands; see ``Store.diagnose``."""
+        failpoint("append.diagnosing")
+        first = {"stream_id": append.stream_id, "version": append.expected + 1}
+        found = self.rows(self.statements.event_at, first)
+        if found and event_id(found[0][2]) == append.event_id:
+            return Stored(found[0][0])
+        self._diagnose_lease(append)
+        for unit, index in append.units:
+            stored = self.unit_states(append.stream_id, [unit]).get(unit)
+            if stored is not None:
+                same = evidence_of(stored) == evidence_of(append.events[index].state)
+                raise (UnitDoneError if same else UnitConflictError)(append.stream_id, unit)
+        if append.receipt is not None and self.receipt(append.receipt.request_id) is not None:
+            text = f"request id {append.receipt.request_id!r} was already used; use a new one"
+            raise RequestConflictError(append.stream_id, text)
+        if found or self.rows(self.statements.max_version, first)[0][0] != append.expected:
+            raise VersionConflictError(append.stream_id, append.expected)
+        if append.evidence is not None and (have := self.count_units(append.stream_id)) != append.evidence:
+            raise IncompleteError(append.stream_id, f"{have} unit results are stored, {append.evidence} are due")
+        if append.grant is not None and append.grant.exclusive_key:
+            raise ExclusiveKeyHeldError(append.stream_id, f"exclusive key {append.grant.exclusive_key!r} is held")
+        raise ConflictError(f"nothing stands against version {append.expected + 1} of {append.stream_id}")
+
+    def _diagnose_lease(self, append: Append) -> None:
+        want = append.fence or append.takeover
+        if want is None:
+            return
+        lease = self.lease(append.stream_id)
+        if lease is None or lease.token != want.token:
+            raise LeaseLostError(append.stream_id, want.token.grant)
+        live = lease.lease_until > self.lease_now() and lease.boot_id == self.boot_id()
+        if append.fence is not None and not live:
+            raise LeaseLostError(append.stream_id, want.token.grant)
+        if append.takeover is not None and live and not append.takeover.proven:
+            raise LeaseHeldError(append.stream_id, lease.worker)
+
+
+def check_seen(seen: Seen, epoch: int, head: int) -> None:
+    """Refuse to append to a log that holds less than was already seen of it."""
+    from ..domain.errors import EpochChangedError, LogRewoundError
+
+    if epoch < seen.epoch or (epoch == seen.epoch and head < seen.position):
+        raise LogRewoundError(
+            f"the log ends at {epoch}:{head}, this process has seen {seen.epoch}:{seen.position}; "
+            "if it was restored on purpose, run `joblog epoch raise`"
+        )
+    if epoch > seen.epoch:
+        raise EpochChangedError(f"the log's epoch is {epoch} now, this process works in {seen.epoch}; open it again")

@@ -1,0 +1,153 @@
+"""Which due jobs to take, on SQLite: a skip scan over the claim index, a bounded number of probes whatever the backlog.
+
+Lanes are (queue, kind, gate).  In each open lane the scan visits the priorities that have ready jobs, in them the
+tenants in turn, and takes the oldest due of each.  ``INDEXED BY`` pins the plan: with or without statistics.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from .claim_order import choose, level
+
+if TYPE_CHECKING:
+    from .store import ClaimQuery, JobRow
+
+#: What a claim needs of a job's row.
+CLAIM_COLUMNS: Final = (
+    "id",
+    "version",
+    "vocabulary",
+    "kind",
+    "tenant",
+    "queue",
+    "priority",
+    "gate",
+    "exclusive_key",
+    "due_at",
+    "token",
+    "attempt",
+    "crashes",
+    "updated_at",
+)
+_LAST: Final = "\U0010ffff"
+
+
+class SqliteClaims:
+    """Picks jobs inside the claim's transaction."""
+
+    def pick(self, cursor: Any, query: ClaimQuery, now: int, parity: int) -> list[JobRow]:
+        """The chosen rows, in the order in which they are claimed."""
+        scan = _Scan(cursor, parity, now, query)
+        candidates: list[JobRow] = []
+        room: dict[str, int | None] = {}
+        for queue in query.queues:
+            free = scan.free_of_queue(queue)
+            room[f"queue {queue}"] = free
+            if free is None or free > 0:
+                for kind, gate in scan.lanes(queue):
+                    if gate and f"gate {gate}" not in room:
+                        room[f"gate {gate}"] = scan.free_of_gate(gate)
+                    if room.get(f"gate {gate}") != 0:
+                        candidates += scan.heads(queue, kind, gate)
+        chosen, blocked = choose(candidates, query.limit, room, scan.held)
+        if blocked:
+            cursor.executemany(
+                f"UPDATE jobs_{parity} SET ready = 0, blocked = 1 WHERE id = ?",  # noqa: S608
+                [(row["id"],) for row in blocked],
+            )
+        return chosen
+
+
+class _Scan:
+    def __init__(self, cursor: Any, parity: int, now: int, query: ClaimQuery) -> None:
+        self._cursor, self._now, self._query = cursor, now, query
+        self._from = f"FROM jobs_{parity} INDEXED BY jobs_{parity}_claim WHERE ready = 1 AND queue = ?"
+        self._heads = (
+            f"SELECT {', '.join(CLAIM_COLUMNS)} {self._from} AND kind = ? AND gate = ? AND priority = ? AND tenant = ? "  # noqa: S608
+            "AND due_at <= ? AND vocabulary <= ? ORDER BY due_at, id LIMIT ?"
+        )
+
+    def _first(self, sql: str, *params: Any) -> Any:
+        return self._cursor.execute(sql, params).fetchone()
+
+    def free_of_queue(self, queue: str) -> int | None:
+        row = self._first("SELECT paused, slots FROM queues WHERE queue = ?", queue)
+        if row is None:
+            return None
+        if row[0]:
+            return 0
+        if row[1] is None:
+            return None
+        used = self._first("SELECT count(*) FROM leases WHERE queue = ?", queue)[0]
+        return max(row[1] - used, 0)
+
+    def free_of_gate(self, gate: str) -> int | None:
+        row = self._first("SELECT slots, closed_until FROM gates WHERE gate = ?", gate)
+        if row is None:
+            return None
+        if row[1] > self._now:
+            return 0
+        if row[0] is None:
+            return None
+        used = self._first("SELECT count(*) FROM leases WHERE gate = ?", gate)[0]
+        return max(row[0] - used, 0)
+
+    def held(self, exclusive_key: str) -> bool:
+        return self._first("SELECT 1 FROM leases WHERE exclusive_key = ?", exclusive_key) is not None
+
+    def lanes(self, queue: str) -> list[tuple[str, str]]:
+        """The (kind, gate) pairs of *queue* that have ready jobs: one or two probes each."""
+        found: list[tuple[str, str]] = []
+        kinds = iter(sorted(self._query.kinds)) if self._query.kinds is not None else self._kinds(queue)
+        for kind in kinds:
+            gate = ""
+            sql = f"SELECT gate {self._from} AND kind = ? AND gate >= ? ORDER BY gate LIMIT 1"
+            while (row := self._first(sql, queue, kind, gate)) is not None:
+                found.append((kind, row[0]))
+                gate = row[0] + "\x01"
+        return found
+
+    def _kinds(self, queue: str) -> Any:
+        kind = ""
+        sql = f"SELECT kind {self._from} AND kind >= ? ORDER BY kind LIMIT 1"
+        while (row := self._first(sql, queue, kind)) is not None:
+            yield row[0]
+            kind = row[0] + "\x01"
+
+    def heads(self, queue: str, kind: str, gate: str) -> list[JobRow]:
+        """The oldest due jobs of each tenant, at each priority of the lane."""
+        found: list[JobRow] = []
+        priority = 0
+        sql = f"SELECT priority {self._from} AND kind = ? AND gate = ? AND priority >= ? ORDER BY priority LIMIT 1"
+        while (row := self._first(sql, queue, kind, gate, priority)) is not None:
+            lane = (queue, kind, gate, row[0])
+            tenants = self._tenants(lane)
+            share = -(-self._query.limit // len(tenants))
+            heads: list[JobRow] = []
+            for turn, tenant in enumerate(tenants):
+                params = (*lane, tenant, self._now, self._query.vocabulary, share)
+                for index, values in enumerate(self._cursor.execute(self._heads, params).fetchall()):
+                    head = dict(zip(CLAIM_COLUMNS, values, strict=True))
+                    head["round"], head["turn"] = index, turn
+                    heads.append(head)
+            oldest = min((head["due_at"] for head in heads), default=self._now)
+            for head in heads:
+                head["level"] = level(row[0], oldest, self._now)
+            found += heads
+            priority = row[0] + 1
+        return found
+
+    def _tenants(self, lane: tuple[str, str, str, int]) -> list[str]:
+        """Up to *limit* tenants with ready jobs in the lane, starting behind the one that was served last."""
+        sql = (
+            f"SELECT tenant {self._from} AND kind = ? AND gate = ? AND priority = ? AND tenant > ? AND tenant <= ? "
+            "ORDER BY tenant LIMIT 1"
+        )
+        found: list[str] = []
+        for after, upto in ((self._query.after_tenant, _LAST), ("", self._query.after_tenant)):
+            tenant = after
+            while len(found) < self._query.limit and (row := self._first(sql, *lane, tenant, upto)) is not None:
+                found.append(row[0])
+                tenant = row[0]
+        return found

@@ -1,0 +1,594 @@
+"""The log in one SQLite file: the embedded default, for one machine and several processes.
+
+Every write transaction takes the writer lock (``flock`` on ``<file>.writer``) before ``BEGIN IMMEDIATE``: SQLite's own
+busy handler polls and is unfair.  Checkpoints run only under that lock, PASSIVE on a second connection while the first
+holds the write lock: SQLite 3.7.0 to 3.51.2 can lose commits when one connection writes while another resets the WAL.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from ..domain.errors import (
+    CorruptLogError,
+    GenerationChangedError,
+    JobLogError,
+    StoreBusyError,
+    StoreError,
+    StoreFullError,
+    StoreUnavailableError,
+    UnknownOutcomeError,
+    UnsafeStoreError,
+)
+from . import schema as s
+from .append import Append, EventRow
+from .clock import SystemClock
+from .failpoint import failpoint
+from .sql_store import Pinned, SqlStore, check_seen
+from .sqlite_claim import SqliteClaims
+from .statements import chunks, placeholders
+from .store import ConflictError, JobRow, LeaseRow, Seen, SnapshotRow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from ..domain.lease import Token
+    from ..domain.ports import Clock
+    from .store import ClaimQuery
+
+APPLICATION_ID: Final = 0x4A4C4F47  # "JLOG"
+WAL_PAGES: Final = 4000  # checkpoint when the WAL is longer (16 MB of 4 KiB pages)
+BUSY_TIMEOUT_MS: Final = 1000  # only foreign connections can make us wait: ours queue on the writer lock
+WAL_RESET_FIXED: Final = (3, 51, 3)
+_PRAGMAS: Final = {
+    "synchronous": 2,  # FULL: NORMAL lost an acknowledged event in 3,684 of 5,000 power cuts
+    "wal_autocheckpoint": 0,
+    "recursive_triggers": 1,  # INSERT OR REPLACE would get past the delete trigger
+    "foreign_keys": 1,
+    "mmap_size": 0,
+    "busy_timeout": BUSY_TIMEOUT_MS,
+}
+_BUSY: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_FULL: Final = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY}
+_IO: Final = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOMEM}
+_CORRUPT: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
+
+def make_engine(path: str | Path) -> sa.Engine:
+    """An engine whose every connection is set up for the log, each pragma read back."""
+    file = Path(path)
+    if not file.parent.is_dir():
+        raise UnsafeStoreError(f"folder {file.parent} does not exist; create it, or choose another path")
+    if file.is_symlink():
+        raise UnsafeStoreError(f"{file} is a symbolic link; give the real path, two names for one database corrupt it")
+    url = sa.URL.create("sqlite", database=str(file))
+    arguments = {"timeout": BUSY_TIMEOUT_MS / 1000, "check_same_thread": False, "isolation_level": None}
+    engine = sa.create_engine(url, connect_args=arguments, poolclass=sa.NullPool)
+    sa.event.listen(engine, "connect", lambda driver, _: set_up(driver))
+    return engine
+
+
+def set_up(driver: Any) -> None:
+    """Make a driver connection fit for the log, and prove it."""
+    mode = driver.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+    if mode != "wal":
+        raise UnsafeStoreError(f"journal_mode is {mode!r}, not 'wal'; the log needs a local file system that can do WAL")
+    for name, value in _PRAGMAS.items():
+        driver.execute(f"PRAGMA {name}={value}").close()
+        got = driver.execute(f"PRAGMA {name}").fetchone()
+        if (got[0] if got else 0) != value:
+            raise UnsafeStoreError(f"PRAGMA {name} is {got}, not {value}: this SQLite can't keep what it acknowledges")
+    driver.execute("PRAGMA cache_size=-8000").close()
+
+
+class WriterLock:
+    """The lock between processes (and connections) that write one file: fair, held for one transaction."""
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+
+    def acquire(self, *, blocking: bool = True) -> bool:
+        """Take it; False if another holds it and *blocking* is off."""
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | (0 if blocking else fcntl.LOCK_NB))
+        except BlockingIOError:
+            return False
+        return True
+
+    def release(self) -> None:
+        """Let others write."""
+        fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        os.close(self._fd)
+
+
+class Lane:
+    """A connection that writes, with its own descriptor of the writer lock."""
+
+    def __init__(self, pinned: Pinned, lock: WriterLock) -> None:
+        self.pinned, self.lock = pinned, lock
+        self.guard = threading.RLock()
+
+
+class SqliteStore(SqlStore):
+    """See ``Store``."""
+
+    def __init__(self, path: str | Path, *, clock: Clock | None = None) -> None:
+        self.path = Path(path).absolute()
+        super().__init__(make_engine(self.path))
+        self.clock: Clock = clock or SystemClock()
+        self._lock_path = self.path.with_name(self.path.name + ".writer")
+        self._wal_path = self.path.with_name(self.path.name + "-wal")
+        self._lanes: dict[str, Lane] = {}
+        self._checkpointer = self.pin()
+        self._commits = 0
+        self._upsert_snapshot = self.statements.compile(self.statements.upsert(s.snapshots, "stream_id", newer="version"))
+        self._upsert_queue = self.statements.compile(self.statements.upsert(s.queues, "queue"))
+        self._upsert_gate = self.statements.compile(self.statements.upsert(s.gates, "gate"))
+        self._upsert_tracking = self.statements.compile(
+            self.statements.upsert(s.tracking, "application_name", newer="notification_id")
+        )
+        self._claims = SqliteClaims()
+
+    # -- life --------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Give every connection and descriptor back."""
+        if self._closed:
+            return
+        super().close()
+        for lane in self._lanes.values():
+            lane.lock.close()
+        self._lanes.clear()
+
+    def now(self) -> int:
+        """Wall clock, microseconds."""
+        return int(self.clock.now().timestamp() * 1_000_000)
+
+    def lease_now(self) -> int:
+        """CLOCK_BOOTTIME, microseconds: a stepped wall clock can't matter."""
+        return int(self.clock.boottime() * 1_000_000)
+
+    def boot_id(self) -> str:
+        """The kernel's name of this boot."""
+        return self.clock.boot_id()
+
+    def to_id(self, value: UUID) -> Any:
+        """16 bytes."""
+        return value.bytes
+
+    def from_id(self, value: Any) -> UUID:
+        """And back."""
+        return UUID(bytes=value)
+
+    def translate(self, error: BaseException, *, committing: bool = False) -> BaseException:
+        """sqlite3's result codes as ours."""
+        if isinstance(error, JobLogError):
+            return error
+        if isinstance(error, sqlite3.IntegrityError):
+            return ConflictError(str(error))
+        if not isinstance(error, sqlite3.Error):
+            return error
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        text = f"{self.path}: {error}"
+        if code in _BUSY:
+            return StoreBusyError(text)
+        if code in _CORRUPT:
+            return CorruptLogError(text)
+        if committing:
+            return UnknownOutcomeError(text)
+        if code in _FULL:
+            return StoreFullError(text)
+        if code in _IO or isinstance(error, sqlite3.ProgrammingError):
+            return StoreUnavailableError(text)
+        return StoreError(text)
+
+    # -- write transactions ------------------------------------------------------------------------------------------
+
+    def lane(self, name: str) -> Lane:
+        """The writing connection *name* with its descriptor of the writer lock."""
+        self.check_usable()
+        lane = self._lanes.get(name)
+        if lane is None:
+            with self._guard:
+                lane = self._lanes.get(name)
+                if lane is None:
+                    lane = self._lanes[name] = Lane(Pinned(self.engine), WriterLock(self._lock_path))
+                    self._pinned.append(lane.pinned)
+        return lane
+
+    def turn(self, *, blocking: bool) -> bool:
+        """The writer lock, for the append lane."""
+        return self.lane("append").lock.acquire(blocking=blocking)
+
+    def end_turn(self) -> None:
+        """Checkpoint if the WAL has grown, then let others write."""
+        lane = self.lane("append")
+        try:
+            self._commits += 1
+            if self._commits % 64 == 0:
+                self._checkpoint_if_long(lane)
+        finally:
+            lane.lock.release()
+
+    @contextmanager
+    def _write(self, lane: Lane) -> Iterator[Any]:
+        """BEGIN IMMEDIATE … COMMIT on *lane*, whose lock the caller holds."""
+        committing = False
+        try:
+            cursor = lane.pinned.open()
+            cursor.execute("BEGIN IMMEDIATE")
+            failpoint("append.begin")
+            yield cursor
+            committing = True
+            failpoint("append.before_commit")
+            cursor.execute("COMMIT")
+            failpoint("append.after_commit")
+        except BaseException as error:
+            self._roll_back(lane)
+            mine = self.translate(error, committing=committing)
+            if isinstance(mine, StoreError | UnknownOutcomeError) and not isinstance(mine, StoreBusyError):
+                lane.pinned.drop()
+            if mine is error:
+                raise
+            raise mine from error
+
+    @staticmethod
+    def _roll_back(lane: Lane) -> None:
+        driver = getattr(lane.pinned, "driver", None)
+        if lane.pinned.cursor is not None and driver is not None and driver.in_transaction:
+            try:
+                driver.rollback()
+            except sqlite3.Error:  # the transaction is gone with its connection
+                lane.pinned.drop()
+
+    @contextmanager
+    def writing(self, name: str) -> Iterator[Any]:
+        """A write transaction on the lane *name*, with the writer lock."""
+        lane = self.lane(name)
+        with lane.guard:
+            lane.lock.acquire()
+            try:
+                with self._write(lane) as cursor:
+                    yield cursor
+            finally:
+                lane.lock.release()
+
+    def _checkpoint_if_long(self, lane: Lane) -> None:
+        try:
+            size = os.stat(self._wal_path).st_size
+        except FileNotFoundError:
+            return
+        if size > WAL_PAGES * 4096:
+            self._checkpoint(lane)
+
+    def _checkpoint(self, lane: Lane) -> None:
+        """PASSIVE on connection B while A holds the write lock, which keeps every writer out."""
+        cursor = lane.pinned.open()
+        try:
+            cursor.execute("BEGIN IMMEDIATE")
+            failpoint("checkpoint.before")
+            self._checkpointer.open().execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            failpoint("checkpoint.after")
+        except sqlite3.OperationalError as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _BUSY:
+                raise self.translate(error) from error
+        finally:
+            self._roll_back(lane)
+
+    def checkpoint(self) -> None:
+        """Write the WAL back into the file, as far as readers allow."""
+        lane = self.lane("append")
+        lane.lock.acquire()
+        try:
+            self._checkpoint(lane)
+        finally:
+            lane.lock.release()
+
+    # -- append ------------------------------------------------------------------------------------------------------
+
+    def append(self, batch: Sequence[Append], generation: int, seen: Seen, *, side: bool = False) -> int:
+        """See ``Store``; there are no row locks here, so *side* is the same."""
+        del side
+        lane = self.lane("append")
+        with lane.guard, self._write(lane) as cursor:
+            first = self._append(cursor, batch, generation, seen)
+        failpoint("append.acknowledged")
+        return first
+
+    def _append(self, cursor: Any, batch: Sequence[Append], generation: int, seen: Seen) -> int:
+        _, epoch, have, head = self.statements.state.run(cursor, {}).fetchone()
+        check_seen(seen, epoch, head)
+        if have != generation:
+            raise GenerationChangedError(f"the job table is in generation {have}")
+        self._write_units(cursor, batch)
+        failpoint("append.units_inserted")
+        self._write_rows(cursor, batch, generation % 2)
+        failpoint("append.rows_written")
+        failpoint("append.locked")
+        rows: list[Any] = []
+        position = head
+        for append in batch:
+            stream = append.stream_id.bytes
+            for version, topic, state in append.events:
+                position += 1
+                rows.append((position, stream, version, topic, state))
+        cursor.executemany(self.statements.insert_event.sql, rows)
+        failpoint("append.events_inserted")
+        return int(head) + 1
+
+    def _write_units(self, cursor: Any, batch: Sequence[Append]) -> None:
+        rows: list[Any] = []
+        for append in batch:
+            stream = append.stream_id.bytes
+            for unit, index in append.units:
+                event = append.events[index]
+                rows.append((stream, unit, event.version, event.state))
+        if rows:
+            cursor.executemany(self.statements.insert_unit.sql, rows)
+        for append in batch:
+            if append.evidence is not None:
+                have = self.statements.count_units.run(cursor, {"job_id": append.stream_id}).fetchone()[0]
+                if have != append.evidence:
+                    raise ConflictError(f"{have} unit results, not {append.evidence}")
+
+    def _write_rows(self, cursor: Any, batch: Sequence[Append], parity: int) -> None:
+        lease_now, boot = self.lease_now(), self.boot_id()
+        groups: dict[tuple[frozenset[str], bool], list[dict[str, Any]]] = {}
+        for append in batch:
+            if append.row:
+                if append.expected == 0:
+                    self.statements.insert_job[parity].run(cursor, append.row)
+                else:
+                    fence = append.fence
+                    bound = {**append.row, "b_id": append.stream_id, "b_expected": append.expected}
+                    if fence is not None:
+                        bound["b_epoch"], bound["b_token"] = fence.token
+                        bound["b_now"], bound["b_boot"] = lease_now, boot
+                    groups.setdefault((frozenset(append.row), fence is not None), []).append(bound)
+        for (columns, fenced), bound_rows in groups.items():
+            done = self.statements.update_job(parity, columns, fenced=fenced).run_many(cursor, bound_rows)
+            if done != len(bound_rows):
+                raise ConflictError(f"{len(bound_rows) - done} of {len(bound_rows)} jobs are not as expected")
+        for append in batch:
+            if not append.is_hot:
+                self._write_lease(cursor, append, lease_now, boot, parity)
+                self._write_rest(cursor, append)
+            elif append.fence is not None and append.fence.renew:
+                self._move_end(cursor, append.stream_id, lease_now + append.fence.renew)
+
+    def _write_lease(self, cursor: Any, append: Append, now: int, boot: str, parity: int) -> None:
+        job = append.stream_id.bytes
+        end: tuple[str, tuple[Any, ...]] | None = None
+        if append.fence is not None:
+            if append.fence.end:
+                end = ("", ())  # the fence held when the row was updated
+            elif append.fence.renew:
+                self._move_end(cursor, append.stream_id, now + append.fence.renew)
+        if append.takeover is not None:
+            token, proven = append.takeover
+            end = ("AND epoch = ? AND token = ?", tuple(token))
+            if not proven:
+                end = (end[0] + " AND (lease_until <= ? OR boot_id <> ?)", (*end[1], now, boot))
+        if end is not None:
+            sql = f"DELETE FROM leases WHERE job_id = ? {end[0]} RETURNING exclusive_key"
+            deleted = cursor.execute(sql, (job, *end[1])).fetchall()
+            if len(deleted) != 1:
+                raise ConflictError("the lease is not as expected")
+            if deleted[0][0]:
+                self._unblock(cursor, deleted[0][0], parity)
+        if append.grant is not None:
+            g = append.grant
+            row = {"job_id": append.stream_id, "epoch": g.token.epoch, "token": g.token.grant, "worker": g.worker}
+            row |= {"lease_until": now + g.micros, "boot_id": boot, "queue": g.queue, "gate": g.gate}
+            row |= {"exclusive_key": g.exclusive_key, "presence": g.presence}
+            self.statements.insert_lease.run(cursor, row)
+
+    def _unblock(self, cursor: Any, exclusive_key: str, parity: int) -> None:
+        """Let the next job of an exclusive key be claimed."""
+        cursor.execute(
+            f"UPDATE jobs_{parity} SET ready = 1, blocked = 0 WHERE id = (SELECT id FROM jobs_{parity} "  # noqa: S608
+            "WHERE exclusive_key = ? AND blocked = 1 ORDER BY priority, due_at, id LIMIT 1)",
+            (exclusive_key,),
+        )
+
+    @staticmethod
+    def _move_end(cursor: Any, job_id: UUID, until: int) -> None:
+        cursor.execute("UPDATE leases SET lease_until = max(lease_until, ?) WHERE job_id = ?", (until, job_id.bytes))
+
+    def _write_rest(self, cursor: Any, append: Append) -> None:
+        if append.receipt is not None:
+            self.statements.insert_receipt.run(cursor, append.receipt._asdict())
+        if append.queue_row is not None:
+            self._upsert_queue.run(cursor, append.queue_row)
+
+    def raise_epoch(self, append: Append, epoch: int) -> int:
+        """See ``Store``."""
+        with self.writing("append") as cursor:
+            head = self.statements.head.run(cursor, {}).fetchone()[0]
+            cursor.execute("UPDATE log_state SET epoch = ? WHERE id = 1 AND epoch < ?", (epoch, epoch))
+            if cursor.rowcount != 1:
+                raise ConflictError(f"the epoch is {epoch} or higher already")
+            cursor.execute("UPDATE leases SET lease_until = 0")
+            event = append.events[0]
+            cursor.execute(
+                self.statements.insert_event.sql, (head + 1, append.stream_id.bytes, event.version, event.topic, event.state)
+            )
+        return int(head) + 1
+
+    # -- claim and lease ---------------------------------------------------------------------------------------------
+
+    def claim(
+        self, query: ClaimQuery, build: Callable[[list[JobRow], int], list[Append]], generation: int, seen: Seen
+    ) -> tuple[list[Append], int]:
+        """See ``Store``."""
+        with self.writing("claim") as cursor:
+            failpoint("claim.begin")
+            now = self.now()
+            rows = self._claims.pick(cursor, query, now, generation % 2)
+            for row in rows:
+                row["id"] = UUID(bytes=row["id"])
+            batch = build(rows, now)
+            failpoint("claim.selected")
+            first = self._append(cursor, batch, generation, seen) if batch else 0
+            failpoint("claim.before_commit")
+        failpoint("claim.after_commit")
+        return batch, first
+
+    def claim_candidates(self, query: ClaimQuery, generation: int) -> list[JobRow]:
+        """See ``Store``."""
+        with self.writing("claim") as cursor:
+            rows = self._claims.pick(cursor, query, self.now(), generation % 2)
+        for row in rows:
+            row["id"] = UUID(bytes=row["id"])
+        return rows
+
+    def replace_row(self, row: JobRow, generation: int) -> None:
+        """See ``Store``."""
+        with self.writing("claim") as cursor:
+            cursor.execute(f"DELETE FROM jobs_{generation % 2} WHERE id = ?", (row["id"].bytes,))  # noqa: S608
+            self.statements.insert_job[generation % 2].run(cursor, row)
+
+    def renew(self, held: Sequence[tuple[UUID, Token]], micros: int) -> set[UUID]:
+        """See ``Store``."""
+        if not held:
+            return set()
+        failpoint("renew.before")
+        renewed: set[UUID] = set()
+        with self.writing("renew") as cursor:
+            now, boot = self.lease_now(), self.boot_id()
+            for some in chunks(held, 200):
+                values = ", ".join(["(?, ?, ?)"] * len(some))
+                sql = (
+                    f"UPDATE leases SET lease_until = max(lease_until, ?) WHERE (job_id, epoch, token) IN (VALUES {values}) "
+                    "AND lease_until > ? AND boot_id = ? RETURNING job_id"
+                )
+                flat = [value for job, token in some for value in (job.bytes, *token)]
+                for (job,) in cursor.execute(sql, (now + micros, *flat, now, boot)).fetchall():
+                    renewed.add(UUID(bytes=job))
+        failpoint("renew.after")
+        return renewed
+
+    def expired(self, limit: int) -> list[LeaseRow]:
+        """See ``Store``."""
+        sql = (
+            "SELECT job_id, epoch, token, worker, lease_until, boot_id, presence FROM leases "
+            "WHERE lease_until <= ? OR boot_id <> ? ORDER BY lease_until LIMIT ?"
+        )
+        return [self._lease_row(row) for row in self.sql_rows(sql, (self.lease_now(), self.boot_id(), limit))]
+
+    def held_by_others(self, worker: str, limit: int) -> list[LeaseRow]:
+        """See ``Store``."""
+        sql = (
+            "SELECT job_id, epoch, token, worker, lease_until, boot_id, presence FROM leases "
+            "WHERE presence <> '' AND worker <> ? LIMIT ?"
+        )
+        return [self._lease_row(row) for row in self.sql_rows(sql, (worker, limit))]
+
+    def promote(self, limit: int) -> tuple[int, int | None]:
+        """See ``Store``."""
+        parity = self.state().generation % 2
+        due = f"FROM jobs_{parity} INDEXED BY jobs_{parity}_due WHERE ready = 0 AND blocked = 0 AND status IN ('queued', 'waiting')"
+        waiting = self.sql_rows(f"SELECT due_at {due} ORDER BY due_at LIMIT 1")  # noqa: S608
+        now = self.now()
+        if not waiting or waiting[0][0] > now:
+            return 0, (waiting[0][0] if waiting else None)
+        with self.writing("claim") as cursor:
+            cursor.execute(
+                f"UPDATE jobs_{parity} SET ready = 1 WHERE id IN (SELECT id {due} AND due_at <= ? ORDER BY due_at LIMIT ?)",  # noqa: S608
+                (now, limit),
+            )
+            promoted = int(cursor.rowcount)
+            rest = cursor.execute(f"SELECT due_at {due} ORDER BY due_at LIMIT 1").fetchone()  # noqa: S608
+            failpoint("promote.before_commit")
+        failpoint("promote.after_commit")
+        return promoted, (rest[0] if rest else None)
+
+    def set_gate(self, gate: str, slots: int | None, closed_until: int) -> None:
+        """See ``Store``."""
+        with self.writing("claim") as cursor:
+            self._upsert_gate.run(cursor, {"gate": gate, "slots": slots, "closed_until": closed_until})
+
+    # -- snapshots and tracking --------------------------------------------------------------------------------------
+
+    def put_snapshots(self, rows: Sequence[tuple[UUID, SnapshotRow, int]]) -> None:
+        """See ``Store``."""
+        failpoint("snapshot.before")
+        values = [{"stream_id": stream, **row._asdict(), "vocabulary": number} for stream, row, number in rows]
+        with self.writing("claim") as cursor:
+            self._upsert_snapshot.run_many(cursor, values)
+            failpoint("snapshot.before_commit")
+        failpoint("snapshot.after")
+
+    def track(self, name: str, position: int) -> bool:
+        """See ``Store``."""
+        with self.writing("claim") as cursor:
+            self._upsert_tracking.run(cursor, {"application_name": name, "notification_id": position})
+            return bool(cursor.rowcount == 1)
+
+    # -- reading that is written for this database -------------------------------------------------------------------
+
+    def jobs(self, job_ids: Sequence[UUID]) -> dict[UUID, JobRow]:
+        """The rows of many jobs."""
+        parity = self.state().generation % 2
+        found: dict[UUID, JobRow] = {}
+        for some in chunks(job_ids, 500):
+            sql = f"SELECT * FROM jobs_{parity} WHERE id IN ({placeholders(len(some))})"  # noqa: S608
+            for row in self.sql_rows(sql, [job.bytes for job in some]):
+                made = self._row(row)
+                found[made["id"]] = made
+        return found
+
+    def find_jobs(
+        self, *, status: str | None = None, before: tuple[int, UUID] | None = None, limit: int = 25, tenant: str | None = None,
+        queue: str | None = None
+    ) -> list[JobRow]:
+        """See ``Store``."""
+        parity = self.state().generation % 2
+        where, values = ["1 = 1"], []
+        for column, value in (("status", status), ("tenant", tenant), ("queue", queue)):
+            if value is not None:
+                where.append(f"{column} = ?")
+                values.append(value)
+        if before is not None:
+            where.append("(created_at, id) < (?, ?)")
+            values += [before[0], before[1].bytes]
+        sql = f"SELECT * FROM jobs_{parity} WHERE {' AND '.join(where)} ORDER BY created_at DESC, id DESC LIMIT ?"  # noqa: S608
+        return [self._row(row) for row in self.sql_rows(sql, (*values, limit))]
+
+    def read_many(self, stream_ids: Sequence[UUID]) -> dict[UUID, tuple[SnapshotRow | None, list[EventRow]]]:
+        """Snapshot and tail of many streams, read as one."""
+        found: dict[UUID, tuple[SnapshotRow | None, list[EventRow]]] = {}
+        for some in chunks(stream_ids, 500):
+            ids = [stream.bytes for stream in some]
+            marks = placeholders(len(some))
+            kept = {
+                row[0]: SnapshotRow(*row[1:])
+                for row in self.sql_rows(f"SELECT stream_id, version, topic, state FROM snapshots WHERE stream_id IN ({marks})", ids)  # noqa: S608
+            }
+            tails: dict[bytes, list[EventRow]] = {stream: [] for stream in ids}
+            plain = [stream for stream in ids if stream not in kept]
+            if plain:
+                sql = (
+                    "SELECT stream_id, version, topic, state FROM events "
+                    f"WHERE stream_id IN ({placeholders(len(plain))}) ORDER BY stream_id, version"  # noqa: S608
+                )
+                for stream, *event in self.sql_rows(sql, plain):
+                    tails[stream].append(EventRow(*event))
+            for stream, row in kept.items():
+                tails[stream] = self.read(UUID(bytes=stream), after=row.version)
+            for stream in ids:
+                if stream in kept or tails[stream]:
+                    found[UUID(bytes=stream)] = (kept.get(stream), tails[stream])
+        return found

@@ -1,0 +1,252 @@
+"""What a store of the log must do: one port, three adapters (memory, SQLite, PostgreSQL), one conformance suite."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from .append import EventRow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from uuid import UUID
+
+    from ..domain.lease import Token
+    from .append import Append, Stored
+
+JobRow = dict[str, Any]
+
+
+class LogState(NamedTuple):
+    """Where the log stands."""
+
+    store_id: UUID
+    epoch: int
+    generation: int
+    head: int  #: the last position; 0 in an empty log
+
+
+class LoggedEvent(NamedTuple):
+    """One event as stored, with its position."""
+
+    position: int
+    stream_id: UUID
+    version: int
+    topic: str
+    state: bytes
+
+
+class SnapshotRow(NamedTuple):
+    """The last snapshot of a stream."""
+
+    version: int
+    topic: str
+    state: bytes
+
+
+class LeaseRow(NamedTuple):
+    """A lease as it stands in the store."""
+
+    job_id: UUID
+    token: Token
+    worker: str
+    lease_until: int  #: on the store's lease clock, microseconds
+    boot_id: str
+    presence: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimQuery:
+    """Which due jobs a worker would take.
+
+    *after_tenant* is where the turn of the tenants stands: those behind it come first.
+    """
+
+    queues: tuple[str, ...]
+    limit: int
+    vocabulary: int
+    kinds: tuple[str, ...] | None = None
+    after_tenant: str = ""
+
+
+class Seen(NamedTuple):
+    """The newest this process knows of the log; a store that is behind it was rewound."""
+
+    epoch: int
+    position: int
+
+
+class Store(Protocol):
+    """The log's storage.
+
+    Every method raises a ``StoreError`` when the store can't serve.  Writes are atomic: all of it or nothing.
+    """
+
+    dialect: str  #: memory, sqlite or postgresql
+
+    # -- life
+
+    def close(self) -> None:
+        """Give every connection back."""
+
+    def now(self) -> int:
+        """The store's wall clock: microseconds since 1970, UTC."""
+
+    def lease_now(self) -> int:
+        """The store's lease clock, microseconds; never compared with ``now``."""
+
+    def state(self) -> LogState:
+        """Epoch, generation and head."""
+
+    # -- append
+
+    def turn(self, *, blocking: bool) -> bool:
+        """Get this process' turn to write (SQLite: the writer lock between processes); False if not to be had."""
+
+    def end_turn(self) -> None:
+        """Let others write."""
+
+    def append(self, batch: Sequence[Append], generation: int, seen: Seen, *, side: bool = False) -> int:
+        """Write *batch* in one transaction; returns the position of its first event.
+
+        The caller has the turn.  *side* uses a connection of its own and may wait for row locks.
+
+        Raises:
+            ConflictError: something in the batch does not hold; alone, ``diagnose`` tells what.
+            LockedError: a row is locked by someone else (never with *side*).
+            GenerationChangedError: the job table was rebuilt; ``state`` has the new generation.
+            LogRewoundError: the store is behind *seen*.
+            UnknownOutcomeError: the commit was sent and not answered.
+        """
+
+    def diagnose(self, append: Append, generation: int) -> Stored:
+        """Where a refused *append* stands: already stored, or an exception that says why not.
+
+        Raises:
+            RefusedError: the reason.
+            ConflictError: none to be found any more (it may be sent again).
+        """
+
+    def raise_epoch(self, append: Append, epoch: int) -> int:
+        """Make *epoch* the log's, void all leases and write the append that says so."""
+
+    # -- read
+
+    def read(
+        self, stream_id: UUID, *, after: int = 0, upto: int | None = None, newest_first: bool = False, limit: int | None = None
+    ) -> list[EventRow]:
+        """The events of one stream."""
+
+    def read_many(self, stream_ids: Sequence[UUID]) -> dict[UUID, tuple[SnapshotRow | None, list[EventRow]]]:
+        """Snapshot and tail of many streams, read as one."""
+
+    def log(
+        self,
+        after: int,
+        limit: int,
+        *,
+        upto: int | None = None,
+        topics: Sequence[str] = (),
+    ) -> list[LoggedEvent]:
+        """The log behind position *after*, in order."""
+
+    def head(self) -> int:
+        """The last position; 0 in an empty log."""
+
+    def position_of(self, stream_id: UUID, version: int) -> int | None:
+        """The position of one event."""
+
+    def snapshot(self, stream_id: UUID) -> SnapshotRow | None:
+        """The last snapshot of a stream."""
+
+    def put_snapshots(self, rows: Sequence[tuple[UUID, SnapshotRow, int]]) -> None:
+        """Keep each (stream, snapshot, vocabulary) unless a newer one is kept."""
+
+    def job(self, job_id: UUID) -> JobRow | None:
+        """The job's row."""
+
+    def jobs(self, job_ids: Sequence[UUID]) -> dict[UUID, JobRow]:
+        """The rows of many jobs."""
+
+    def find_jobs(
+        self, *, status: str | None = None, before: tuple[int, UUID] | None = None, limit: int = 25, tenant: str | None = None,
+        queue: str | None = None
+    ) -> list[JobRow]:
+        """A page of jobs, newest first, behind the key (created_at, id) *before*."""
+
+    def unit_states(self, job_id: UUID, units: Sequence[str] | None = None) -> dict[str, bytes]:
+        """Stored unit-completed bytes by unit key."""
+
+    def count_units(self, job_id: UUID) -> int:
+        """How many unit results a job has."""
+
+    def receipt(self, request_id: str) -> tuple[str, str, str, str] | None:
+        """(action, target, actor, answer) of a command."""
+
+    def lease(self, job_id: UUID) -> LeaseRow | None:
+        """The job's lease row."""
+
+    def queue_rows(self) -> dict[str, dict[str, Any]]:
+        """The queues that were ever paused or limited."""
+
+    # -- claim and lease
+
+    def claim(self, query: ClaimQuery, build: Callable[[list[JobRow], int], list[Append]], generation: int, seen: Seen) -> tuple[list[Append], int]:
+        """Pick due jobs, let *build* make their appends (given rows and store time), write them: one transaction.
+
+        Returns what was written and the position of its first event.  Raises as ``append``.
+        """
+
+    def claim_candidates(self, query: ClaimQuery, generation: int) -> list[JobRow]:
+        """The rows a claim would pick now; nothing is written."""
+
+    def replace_row(self, row: JobRow, generation: int) -> None:
+        """Put a whole job row in place of what is there (made new from the log)."""
+
+    def boot_id(self) -> str:
+        """The boot that lease ends belong to; empty where the store's clock outlives boots."""
+
+    def release_thread(self) -> None:
+        """Give back what the calling thread holds, before it ends."""
+
+    def renew(self, held: Sequence[tuple[UUID, Token]], micros: int) -> set[UUID]:
+        """Move the end of all these leases in one statement; returns the jobs whose lease still stood."""
+
+    def expired(self, limit: int) -> list[LeaseRow]:
+        """Leases whose end has passed by the store's clock, or of another boot."""
+
+    def held_by_others(self, worker: str, limit: int) -> list[LeaseRow]:
+        """Leases with a presence file, not of *worker*: candidates for a proof of death."""
+
+    def promote(self, limit: int) -> tuple[int, int | None]:
+        """Make jobs ready whose instant has come; returns how many, and the next instant that waits."""
+
+    def set_gate(self, gate: str, slots: int | None, closed_until: int) -> None:
+        """Declare a gate's slots and until when it is closed."""
+
+    # -- followers
+
+    def tracking_position(self, name: str) -> int | None:
+        """How far the named follower has come."""
+
+    def track(self, name: str, position: int) -> bool:
+        """Move it forward; False if it is already there or further."""
+
+
+class ConflictError(Exception):
+    """Something in a batch does not hold (internal: the writer runs it one by one and diagnoses)."""
+
+
+class LockedError(Exception):
+    """A row of the batch is locked by another transaction (internal: it goes to the side lane)."""
+
+
+@contextmanager
+def taking_turn(store: Store) -> Iterator[None]:
+    """Hold the store's turn for a block."""
+    store.turn(blocking=True)
+    try:
+        yield
+    finally:
+        store.end_turn()

@@ -1,0 +1,196 @@
+"""Wake-up of followers and workers: hints that something was appended, with polling as the floor.
+
+A hint may come late, twice or never; whoever waits looks for itself.  Within a process it is a call.  Between processes
+it is, on SQLite, the size and time of the ``-wal`` file, looked at every 50 ms without any SQL; on PostgreSQL a
+rate-limited NOTIFY that goes out after the commit on a connection of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .sql_store import SqlStore
+    from .sqlite_store import SqliteStore
+
+logger = logging.getLogger(__name__)
+
+STAT_SECONDS: Final = 0.05
+POLL_SECONDS: Final = 1.0
+NOTIFY_SECONDS: Final = 0.01  #: at most one NOTIFY in this span
+CHANNEL: Final = "joblog"
+
+
+class Waker:
+    """Calls whoever subscribed when something may have been appended."""
+
+    def __init__(self) -> None:
+        self._subscribers: dict[int, Callable[[], None]] = {}
+        self._tickets = count(1)
+        self._lock = threading.Lock()
+
+    def subscribe(self, call: Callable[[], None]) -> int:
+        """Have *call* called (from any thread; it must be quick); returns a ticket."""
+        ticket = next(self._tickets)
+        with self._lock:
+            self._subscribers[ticket] = call
+            self._watch()
+        return ticket
+
+    def unsubscribe(self, ticket: int) -> None:
+        """End a subscription; a second time does nothing."""
+        with self._lock:
+            self._subscribers.pop(ticket, None)
+
+    def notify(self) -> None:
+        """Something was appended by this process."""
+        if self._subscribers:
+            self.wake_all()
+
+    def wake_all(self) -> None:
+        """Call every subscriber."""
+        with self._lock:
+            calls = list(self._subscribers.values())
+        for call in calls:
+            call()
+
+    def _watch(self) -> None:
+        """Start looking at other processes; the first subscriber needs it."""
+
+    def close(self) -> None:
+        """Stop looking."""
+
+
+class _WatchingWaker(Waker):
+    """A waker with one thread that looks at what other processes do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def _watch(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="joblog-waker", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Stop looking."""
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join()
+
+
+class FileWaker(_WatchingWaker):
+    """Looks at a file's size and time."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        super().__init__()
+        self._path = store.path.with_name(store.path.name + "-wal")
+
+    def _look(self) -> tuple[int, int]:
+        try:
+            stat = os.stat(self._path)
+        except FileNotFoundError:
+            return (0, 0)
+        return (stat.st_size, stat.st_mtime_ns)
+
+    def _run(self) -> None:
+        before, idle = self._look(), 0.0
+        while not self._stopped.wait(STAT_SECONDS):
+            now = self._look()
+            idle += STAT_SECONDS
+            if now != before or idle >= POLL_SECONDS:
+                before, idle = now, 0.0
+                self.wake_all()
+
+
+class ListenWaker(_WatchingWaker):
+    """Listens on PostgreSQL and sends hints to others; without LISTEN (pooler-safe) it only polls."""
+
+    def __init__(self, store: SqlStore, *, pooler_safe: bool = False) -> None:
+        super().__init__()
+        self._store, self._pooler_safe = store, pooler_safe
+        self._send = threading.Event()
+        self._sender: threading.Thread | None = None
+
+    def notify(self) -> None:
+        """Wake this process' own at once, others through the sender."""
+        super().notify()
+        if not self._pooler_safe:
+            self._send.set()
+            if self._sender is None:
+                with self._lock:
+                    if self._sender is None:
+                        self._sender = threading.Thread(target=self._run_sender, name="joblog-notify", daemon=True)
+                        self._sender.start()
+
+    def _run_sender(self) -> None:
+        pinned = self._store.pin()
+        while True:
+            self._send.wait()
+            if self._stopped.is_set():
+                break
+            self._send.clear()
+            try:
+                pinned.open().execute(f"NOTIFY {CHANNEL}")
+            except Exception as error:  # noqa: BLE001 - a hint: followers poll anyway
+                logger.debug("a wake-up could not be sent: %s", error)
+                pinned.drop()
+            self._stopped.wait(NOTIFY_SECONDS)
+        pinned.close()
+
+    def _run(self) -> None:
+        pinned: Any = None
+        idle = 0.0
+        while not self._stopped.is_set():
+            if self._pooler_safe:
+                self._stopped.wait(POLL_SECONDS)
+                self.wake_all()
+                continue
+            heard = False
+            try:
+                if pinned is None:
+                    pinned = self._store.pin()
+                    pinned.open().execute(f"LISTEN {CHANNEL}")
+                for _ in pinned.driver.notifies(timeout=POLL_SECONDS / 4, stop_after=1):
+                    heard = True
+            except Exception as error:  # noqa: BLE001 - the database may be restarting; polling goes on
+                logger.debug("no wake-ups for now: %s", error)
+                if pinned is not None:
+                    pinned.drop()
+                    pinned = None
+                self._stopped.wait(POLL_SECONDS)
+                heard = True
+            idle += POLL_SECONDS / 4
+            if heard or idle >= POLL_SECONDS:
+                idle = 0.0
+                self.wake_all()
+        if pinned is not None:
+            pinned.close()
+
+    def close(self) -> None:
+        """Stop listening and sending."""
+        self._stopped.set()
+        self._send.set()
+        super().close()
+        if self._sender is not None:
+            self._sender.join()
+
+
+def waker_for(store: Any) -> Waker:
+    """The waker that fits *store*."""
+    if store.dialect == "sqlite":
+        return FileWaker(store)
+    if store.dialect == "postgresql":
+        return ListenWaker(store, pooler_safe=store.pooler_safe)
+    return Waker()

@@ -1,0 +1,388 @@
+"""Group commit: one writer for a process takes all appends that are waiting into one transaction.
+
+There is no timer: a batch is what came in while the previous commit ran, so a lonely append waits for nothing.  A
+batch that fails is undone and run one by one; the bad one alone is refused.  A request that meets a row lock goes to
+the side lane, which may wait.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from ..domain.errors import (
+    EpochChangedError,
+    GenerationChangedError,
+    JobLogError,
+    StoreBusyError,
+    StoreClosedError,
+    UnknownOutcomeError,
+    VersionConflictError,
+)
+from .append import Append, Stored
+from .store import ConflictError, LockedError, Seen
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop, Future
+    from collections.abc import Callable, Iterable
+
+    from .busy import BusyRetry
+    from .store import Store
+
+logger = logging.getLogger(__name__)
+
+Answer = Stored | JobLogError
+MAX_BATCH: Final = 512  #: appends in one transaction
+
+
+class _Request:
+    """An append, and who waits for its answer: a thread, or a future of an event loop."""
+
+    __slots__ = ("answer", "append", "future", "loop", "ready")
+
+    def __init__(self, append: Append, loop: AbstractEventLoop | None = None) -> None:
+        self.append = append
+        self.answer: Answer | None = None
+        self.loop = loop
+        self.future: Future[Answer] | None = loop.create_future() if loop else None
+        self.ready = threading.Lock() if loop is None else None
+        if self.ready is not None:
+            self.ready.acquire()
+
+
+class GroupWriter:
+    """Appends for one process."""
+
+    def __init__(self, store: Store, busy: BusyRetry, *, on_commit: Callable[[], None] = lambda: None) -> None:
+        self.store, self.busy = store, busy
+        self._on_commit = on_commit
+        self._waiting: deque[_Request] = deque()
+        self._side: deque[_Request | Callable[[], None]] = deque()
+        self._work, self._side_work = threading.Semaphore(0), threading.Semaphore(0)
+        self._commit_lock, self._start_lock = threading.Lock(), threading.Lock()
+        self._closing = False
+        self._threads: list[threading.Thread] = []
+        state = store.state()
+        self.generation = state.generation
+        self.seen = Seen(state.epoch, state.head)
+        self.batches = self.appends = self.split = self.side_lane = 0
+
+    # -- callers -----------------------------------------------------------------------------------------------------
+
+    def append(self, append: Append, *, timeout: float | None = None) -> Answer:
+        """Write one append; returns where it is, or the error that says why not.
+
+        With *timeout* (seconds) an append whose turn has not come by then is withdrawn: ``StoreBusyError``, not written.
+        """
+        return self.append_many([append], timeout=timeout)[0]
+
+    def append_many(self, appends: Iterable[Append], *, timeout: float | None = None) -> list[Answer]:
+        """Write several appends, each with its own answer; they travel in as few transactions as possible."""
+        requests = [_Request(append) for append in appends]
+        if not self._commit_now(requests):
+            self._enqueue(requests)
+            for request in requests:
+                self._wait(request, timeout)
+        return [request.answer for request in requests]  # type: ignore[misc]
+
+    def append_atomic(self, appends: list[Append]) -> list[tuple[int, Append]] | JobLogError:
+        """Write all of *appends* in one transaction or none; returns where each begins, or why not."""
+        with self._commit_lock:
+            try:
+                self.store.turn(blocking=True)
+                try:
+                    first = self.busy.run(lambda: self._write(appends))
+                finally:
+                    self.store.end_turn()
+            except (ConflictError, LockedError) as conflict:
+                return self._diagnose_all(appends, conflict)
+            except JobLogError as error:
+                return error
+        self._on_commit()
+        placed: list[tuple[int, Append]] = []
+        for append in appends:
+            placed.append((first, append))
+            first += len(append.events)
+        return placed
+
+    def _diagnose_all(
+        self, appends: list[Append], conflict: ConflictError | LockedError
+    ) -> list[tuple[int, Append]] | JobLogError:
+        placed: list[tuple[int, Append]] = []
+        for append in appends:
+            answer = self._diagnose(append, ConflictError(str(conflict)))
+            if isinstance(answer, JobLogError):
+                return answer
+            placed.append((answer.position, append))
+        return placed
+
+    def append_soon(self, appends: Iterable[Append], loop: AbstractEventLoop) -> list[Future[Answer]]:
+        """The same for callers on an event loop, which it never blocks."""
+        requests = [_Request(append, loop) for append in appends]
+        self._enqueue(requests)
+        return [request.future for request in requests]  # type: ignore[misc]
+
+    def _enqueue(self, requests: list[_Request]) -> None:
+        if self._closing:
+            raise StoreClosedError("this log was closed; open it again")
+        self._start()
+        self._waiting.extend(requests)
+        self._work.release()
+
+    def _wait(self, request: _Request, timeout: float | None) -> None:
+        assert request.ready is not None  # noqa: S101 - only waited for by threads
+        if request.ready.acquire(timeout=-1 if timeout is None else timeout):
+            return
+        try:
+            self._waiting.remove(request)
+        except ValueError:  # being written now: its outcome is worth waiting for
+            request.ready.acquire()
+        else:
+            request.answer = StoreBusyError(f"no turn to write within {timeout} s; nothing was written")
+
+    def _commit_now(self, requests: list[_Request]) -> bool:
+        """Commit in the caller's own thread if nobody else writes: spares two thread switches."""
+        if self._closing or self._waiting or not self._commit_lock.acquire(blocking=False):
+            return False
+        try:
+            if not self.store.turn(blocking=False):
+                return False
+            try:
+                for start in range(0, len(requests), MAX_BATCH):
+                    self._commit(requests[start : start + MAX_BATCH])
+            finally:
+                self.store.end_turn()
+        finally:
+            self._commit_lock.release()
+        moved = [request for request in requests if request.answer is None]
+        for request in moved:
+            self._wait(request, None)
+        return True
+
+    def later(self, task: Callable[[], None]) -> None:
+        """Run *task* beside, best effort: a fault in it is logged and changes nothing that was acknowledged."""
+        if self._closing:
+            return
+        self._start()
+        self._side.append(task)
+        self._side_work.release()
+
+    # -- threads -----------------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        if self._threads:
+            return
+        with self._start_lock:
+            if not self._threads:
+                for name, target in (("writer", self._run), ("side-lane", self._run_side)):
+                    thread = threading.Thread(target=target, name=f"joblog-{name}", daemon=True)
+                    self._threads.append(thread)
+                    thread.start()
+
+    def close(self) -> None:
+        """Write what is waiting, then stop."""
+        self._closing = True
+        for work, thread in zip((self._work, self._side_work), list(self._threads), strict=False):
+            work.release()
+            thread.join()
+
+    def _run(self) -> None:
+        while True:
+            self._work.acquire()
+            if not self._waiting:
+                if self._closing:
+                    break
+                continue
+            with self._commit_lock:
+                self._run_batch()
+        self.store.release_thread()
+
+    def _run_batch(self) -> None:
+        """Get the turn first, then take what is waiting: whoever gave up meanwhile is not written."""
+        batch: list[_Request] = []
+        try:
+            self.store.turn(blocking=True)
+            try:
+                while self._waiting and len(batch) < MAX_BATCH:
+                    batch.append(self._waiting.popleft())
+                if self._waiting:
+                    self._work.release()
+                if batch:
+                    self._commit(batch)
+            finally:
+                self.store.end_turn()
+        except JobLogError as error:
+            batch = batch or [self._waiting.popleft() for _ in range(len(self._waiting))]
+            self._answer([request for request in batch if request.answer is None], error)
+        except Exception:  # a fault of ours: nobody may wait for ever, and nobody may be told that nothing happened
+            logger.exception("the writer met a fault it does not know")
+            doubt = UnknownOutcomeError("the writer met a fault; the log has it")
+            self._answer([request for request in batch if request.answer is None], doubt)
+        self._deliver(batch)
+
+    def _run_side(self) -> None:
+        while True:
+            self._side_work.acquire()
+            if not self._side:
+                if self._closing:
+                    break
+                continue
+            request = self._side.popleft()
+            if isinstance(request, _Request):
+                self._answer([request], self._try_one(request.append, side=True))
+                self._deliver([request])
+            else:
+                self._run_task(request)
+        self.store.release_thread()
+
+    @staticmethod
+    def _run_task(task: Callable[[], None]) -> None:
+        try:
+            task()
+        except Exception:
+            logger.warning("a task beside the log failed; nothing acknowledged depends on it", exc_info=True)
+
+    # -- commit ------------------------------------------------------------------------------------------------------
+
+    def _commit(self, batch: list[_Request]) -> None:
+        self.batches += 1
+        self.appends += len(batch)
+        if len(batch) > 1:
+            try:
+                first = self.busy.run(lambda: self._write([request.append for request in batch]))
+            except (ConflictError, LockedError, JobLogError) as error:
+                logger.debug("a batch of %d runs one by one: %s", len(batch), error)
+                self.split += 1
+            else:
+                for request in batch:
+                    request.answer = Stored(first)
+                    first += len(request.append.events)
+                self._wake(batch)
+                return
+        for request in batch:
+            self._commit_one(request)
+        self._wake(batch)
+
+    def _commit_one(self, request: _Request) -> None:
+        try:
+            request.answer = self._try_one(request.append)
+        except LockedError:
+            self.side_lane += 1
+            self._side.append(request)
+            self._start()
+            self._side_work.release()
+
+    def _try_one(self, append: Append, *, side: bool = False) -> Answer:
+        """Write one append alone and find out why if it does not go."""
+        doubts: list[UnknownOutcomeError] = []
+
+        def write() -> int:
+            try:
+                return self._write([append], side=side)
+            except UnknownOutcomeError as doubt:
+                doubts.append(doubt)
+                raise
+
+        try:
+            return Stored(self.busy.run(write))
+        except ConflictError as conflict:
+            answer = self._diagnose(append, conflict)
+            return self._doubted(append, answer, doubts[-1]) if doubts else answer
+        except UnknownOutcomeError as error:
+            return self._resolve(append, error)
+        except LockedError:
+            if side:
+                return StoreBusyError("a row of this job stayed locked; nothing was written")
+            raise
+        except JobLogError as error:
+            return error
+
+    def _diagnose(self, append: Append, conflict: ConflictError) -> Answer:
+        try:
+            return self.busy.run(lambda: self.store.diagnose(append, self.generation))
+        except ConflictError:
+            logger.debug("a conflict that is gone: %s", conflict)
+            return VersionConflictError(append.stream_id, append.expected)  # reload and decide again
+        except JobLogError as error:
+            return error
+
+    def _doubted(self, append: Append, answer: Answer, doubt: UnknownOutcomeError) -> Answer:
+        """A refusal after a try whose answer was lost is only definite once another event has that version.
+
+        The lost try may still be waiting for a lock in its backend, and may have passed the check that refused this one.
+        """
+        if isinstance(answer, Stored):
+            return answer
+        try:
+            taken = self.store.position_of(append.stream_id, append.expected + 1) is not None
+        except JobLogError:
+            return doubt
+        return answer if taken else doubt
+
+    def _resolve(self, append: Append, error: UnknownOutcomeError) -> Answer:
+        """After an unknown outcome: in the log, or still unknown; never guessed."""
+        try:
+            return self.store.diagnose(append, self.generation)
+        except (ConflictError, JobLogError):
+            return error
+
+    def _write(self, appends: list[Append], *, side: bool = False) -> int:
+        """One transaction; follows a rebuild's switch and a raised epoch."""
+        for last_try in (False, False, True):
+            try:
+                first = self.store.append(appends, self.generation, self.seen, side=side)
+            except (GenerationChangedError, EpochChangedError):
+                if last_try:
+                    raise
+                self.refresh()
+            else:
+                written = sum(len(append.events) for append in appends)
+                self.saw(first + written - 1)
+                return first
+        raise AssertionError  # pragma: no cover - the loop returns or raises
+
+    def refresh(self) -> None:
+        """Read generation and epoch again."""
+        state = self.store.state()
+        self.generation = state.generation
+        if state.epoch > self.seen.epoch:
+            self.seen = Seen(state.epoch, state.head)
+
+    def saw(self, position: int) -> None:
+        """Remember the newest position: a store that is behind it was rewound."""
+        if position > self.seen.position:
+            self.seen = Seen(self.seen.epoch, position)
+
+    # -- answers -----------------------------------------------------------------------------------------------------
+
+    def _answer(self, requests: list[_Request], answer: Answer) -> None:
+        for request in requests:
+            request.answer = answer
+        self._wake(requests)
+
+    def _wake(self, requests: list[_Request]) -> None:
+        for request in requests:
+            if request.ready is not None and request.answer is not None:
+                request.ready.release()
+        self._on_commit()
+
+    @staticmethod
+    def _deliver(requests: list[_Request]) -> None:
+        """One call into each loop for all its answers."""
+        by_loop: dict[Any, list[_Request]] = {}
+        for request in requests:
+            if request.loop is not None and request.answer is not None:
+                by_loop.setdefault(request.loop, []).append(request)
+        for loop, mine in by_loop.items():
+            try:
+                loop.call_soon_threadsafe(_set_results, mine)
+            except RuntimeError:  # the loop is closed: nobody waits any more, the append stands
+                logger.debug("an event loop was closed before its appends were answered")
+
+
+def _set_results(requests: list[_Request]) -> None:
+    for request in requests:
+        if request.future is not None and not request.future.done():
+            request.future.set_result(request.answer)  # type: ignore[arg-type]

@@ -1,0 +1,208 @@
+"""The job table: one row per job, written in the transaction of the append, derivable from the log at any time.
+
+``changes(event)`` is all of it: what a row holds after an event is what the event says, never a sum of our own.  The
+same function serves the append (inline), the rebuild and the verification.  ``ready`` and ``blocked`` are hints of the
+claim index and no part of the fold: the promoter and the claim set them right.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from ..domain import events as e
+from ..domain.status import CLAIMABLE, Status, Wish
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+Row = dict[str, Any]
+
+
+def micros(moment: datetime) -> int:
+    """An aware datetime as whole microseconds since 1970, UTC: how every instant stands in a table."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def moment(value: int) -> datetime:
+    """Undo ``micros``."""
+    return _EPOCH + timedelta(microseconds=value)
+
+
+def _submitted(event: e.Submitted) -> Row:
+    created = micros(event.timestamp)
+    return {
+        "id": event.originator_id,
+        "vocabulary": 1,
+        "kind": event.kind,
+        "tenant": event.tenant,
+        "owner": event.owner,
+        "queue": event.queue,
+        "priority": event.priority,
+        "gate": event.gate,
+        "exclusive_key": event.exclusive_key,
+        "parent_id": event.parent_id,
+        "key": event.key,
+        "args_digest": event.args_digest,
+        "tags": orjson.dumps(event.tags).decode(),
+        "status": Status.QUEUED.value,
+        "wish": "",
+        "outcome": "",
+        "reason": "",
+        "reason_text": "",
+        "due_at": micros(event.due_at),
+        "worker": "",
+        "token": 0,
+        "attempt": 0,
+        "unit_attempt": 0,
+        "crashes": 0,
+        "reclaims": 0,
+        "failures": 0,
+        "done": 0,
+        "skipped": 0,
+        "total": event.total,
+        "sequence": 0,
+        "cursor": None,
+        "created_at": created,
+        "started_at": None,
+        "last_attempt_at": None,
+        "finished_at": None,
+    }
+
+
+def _claimed(event: e.Claimed) -> Row:
+    at = micros(event.timestamp)
+    row: Row = {"status": Status.RUNNING.value, "worker": event.worker, "token": event.token}
+    row |= {"attempt": event.attempt, "last_attempt_at": at, "reason": "", "reason_text": ""}
+    if event.attempt == 1:
+        row["started_at"] = at
+    return row
+
+
+def _unit_attempted(event: e.UnitAttempted) -> Row:
+    return {"unit_attempt": event.attempt, "last_attempt_at": micros(event.timestamp)}
+
+
+def _unit_completed(event: e.UnitCompleted) -> Row:
+    return {"done": event.done, "unit_attempt": 0}
+
+
+def _unit_skipped(event: e.UnitSkipped) -> Row:
+    return {"skipped": event.skipped, "unit_attempt": 0}
+
+
+def _checkpoint_advanced(event: e.CheckpointAdvanced) -> Row:
+    cursor = None if event.cursor is None else orjson.dumps(event.cursor).decode()
+    return {"sequence": event.sequence, "cursor": cursor, "crashes": event.crashes}
+
+
+def _lease_released(event: e.LeaseReleased) -> Row:
+    status = Status.WAITING if event.cause == "wait" else Status.QUEUED
+    return {"status": status.value, "worker": "", "due_at": micros(event.due_at)}
+
+
+def _lease_expired(event: e.LeaseExpired) -> Row:
+    row: Row = {"status": Status.QUEUED.value, "worker": "", "due_at": micros(event.timestamp)}
+    return row | {"crashes": event.crashes, "reclaims": event.reclaims}
+
+
+def _retry_scheduled(event: e.RetryScheduled) -> Row:
+    row: Row = {"status": Status.WAITING.value, "worker": "", "due_at": micros(event.next_attempt_at)}
+    row |= {"unit_attempt": event.attempt, "failures": event.failures}
+    return row | {"reason": event.category, "reason_text": event.text}
+
+
+def _pause_requested(_: e.PauseRequested) -> Row:
+    return {"wish": Wish.PAUSE.value}
+
+
+def _paused(event: e.Paused) -> Row:
+    row: Row = {"status": Status.PAUSED.value, "worker": "", "wish": ""}
+    row |= {"reason": event.reason, "reason_text": event.text}
+    if event.failures is not None:
+        row["failures"] = event.failures
+    if event.not_before is not None:
+        row["due_at"] = micros(event.not_before)
+    return row
+
+
+def _resumed(event: e.Resumed) -> Row:
+    if event.cause == "withdrawn":
+        return {"wish": ""}
+    row: Row = {"status": Status.QUEUED.value, "due_at": micros(event.due_at), "wish": "", "finished_at": None}
+    row |= {"reason": "", "reason_text": "", "crashes": 0}
+    if event.cause == "retry":
+        row["unit_attempt"] = 0
+    return row
+
+
+def _cancel_requested(_: e.CancelRequested) -> Row:
+    return {"wish": Wish.CANCEL.value}
+
+
+def _ended(event: e.JobEvent, status: Status) -> Row:
+    return {"status": status.value, "worker": "", "wish": "", "finished_at": micros(event.timestamp)}
+
+
+def _cancelled(event: e.Cancelled) -> Row:
+    return _ended(event, Status.CANCELLED) | {"reason": "cancelled", "reason_text": event.text}
+
+
+def _failed(event: e.Failed) -> Row:
+    row = _ended(event, Status.FAILED)
+    return row | {"reason": event.reason, "reason_text": event.text, "failures": event.failures}
+
+
+def _completed(event: e.Completed) -> Row:
+    return _ended(event, Status.COMPLETED) | {"outcome": event.outcome, "reason": "", "reason_text": ""}
+
+
+_CHANGES: Final[dict[type[Any], Callable[[Any], Row]]] = {
+    e.Submitted: _submitted,
+    e.Claimed: _claimed,
+    e.ListFrozen: lambda _: {},
+    e.UnitAttempted: _unit_attempted,
+    e.UnitCompleted: _unit_completed,
+    e.UnitSkipped: _unit_skipped,
+    e.CheckpointAdvanced: _checkpoint_advanced,
+    e.LeaseReleased: _lease_released,
+    e.LeaseExpired: _lease_expired,
+    e.RetryScheduled: _retry_scheduled,
+    e.PauseRequested: _pause_requested,
+    e.Paused: _paused,
+    e.Resumed: _resumed,
+    e.CancelRequested: _cancel_requested,
+    e.Cancelled: _cancelled,
+    e.Failed: _failed,
+    e.Completed: _completed,
+}
+
+
+def changes(happened: Iterable[Any]) -> Row:
+    """What the job's row holds after these events of one stream, as far as they say."""
+    row: Row = {}
+    event = None
+    for event in happened:
+        row.update(_CHANGES[type(event)](event))
+        if event.VOCABULARY > 1:
+            row["vocabulary"] = event.VOCABULARY
+    if event is not None:
+        row["version"] = event.originator_version
+        row["updated_at"] = micros(event.timestamp)
+    return row
+
+
+_CLAIMABLE: Final = frozenset(status.value for status in CLAIMABLE)
+
+
+def with_hints(row: Row, now: int) -> Row:
+    """Add the claim index' hints to *row* changes: ready if claimable and due at store time *now*."""
+    if (status := row.get("status")) is not None:
+        row["ready"] = int(status in _CLAIMABLE and row["due_at"] <= now)
+        row["blocked"] = 0
+    return row

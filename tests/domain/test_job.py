@@ -1,0 +1,324 @@
+"""Submit, claim, lease, takeover."""
+
+from datetime import timedelta
+
+import pytest
+
+from joblog.domain.errors import (
+    EpochChangedError,
+    InputError,
+    LeaseHeldError,
+    LeaseLostError,
+    NotDueError,
+)
+from joblog.domain.job import CRASH_LIMIT, Actor
+from joblog.domain.lease import Lease, Token
+from joblog.domain.status import Status, Wish
+from tests.domain.builders import (
+    ADA,
+    HOUR,
+    LEASE,
+    NOW,
+    SECOND,
+    a_claimed_job,
+    a_job,
+    a_spec,
+    claim,
+    crash,
+    frozen,
+    in_status,
+    lives,
+    schedule,
+    units,
+)
+
+
+def test_a_submitted_job_is_queued_and_due_at_once() -> None:
+    job = a_job(tags=("nightly",), total=3)
+
+    assert (job.status, job.due_at, job.version, job.created_on) == (Status.QUEUED, NOW, 1, NOW)
+    assert (job.kind, job.key, job.tags, job.total) == ("import", "k", ["nightly"], 3)
+    assert (job.attempt, job.done, job.sequence, job.errors) == (0, 0, 0, [])
+
+
+def test_the_id_of_a_job_is_that_of_its_spec() -> None:
+    assert a_job().id == a_spec().job_id != a_job(key="other").id
+
+
+def test_nothing_of_a_job_changes_what_was_submitted() -> None:
+    """REC-01: no event but the first carries kind, owner or tenant."""
+    for job in lives():
+        for event in job.pending_events[1:]:
+            assert not {"kind", "tenant", "owner", "args", "key"} & vars(event).keys()
+
+
+def test_a_claim_grants_a_lease_under_a_token() -> None:
+    """REC-11."""
+    job, token = a_claimed_job()
+
+    assert token == Token(1, 1)
+    assert job.lease == Lease("w", token, NOW, NOW + LEASE)
+    assert (job.status, job.attempt, job.started_on) == (Status.RUNNING, 1, NOW)
+
+
+def test_each_grant_has_a_higher_token() -> None:
+    """S7."""
+    job = a_job()
+    granted = []
+    for _ in range(3):
+        granted.append(claim(job))
+        crash(job, counts=False)
+    granted.append(claim(job, epoch=2))
+
+    assert granted == sorted(set(granted))
+    assert job.attempt == 4
+
+
+def test_an_epoch_never_goes_back() -> None:
+    """S7: a claimant of an old epoch would be granted a lower token."""
+    job = a_job()
+    job.release(claim(job, epoch=2), cause="yield", now=NOW)
+    before = frozen(job)
+
+    with pytest.raises(EpochChangedError):
+        claim(job, epoch=1)
+    assert frozen(job) == before
+
+
+def test_a_live_lease_keeps_others_out_and_costs_no_attempt() -> None:
+    """LEA-01, LEA-16."""
+    job, _ = a_claimed_job()
+    before = frozen(job)
+
+    with pytest.raises(LeaseHeldError, match="leased to w"):
+        claim(job)
+    assert frozen(job) == before
+
+
+def test_a_lease_past_its_end_is_ended_before_the_next_claim() -> None:
+    """LEA-09: the store's clock decides, not this object's."""
+    job, _ = a_claimed_job()
+
+    with pytest.raises(LeaseHeldError):
+        claim(job, now=NOW + 2 * LEASE)
+    crash(job, now=NOW + 2 * LEASE)
+    assert claim(job, now=NOW + 2 * LEASE) == Token(1, 2)
+
+
+def test_a_job_is_claimed_at_its_instant_and_not_before() -> None:
+    """LEA-02, S11."""
+    job = a_job(due_at=NOW + HOUR)
+
+    with pytest.raises(NotDueError, match="2030-01-01T01:00"):
+        claim(job, now=NOW + HOUR - timedelta(microseconds=1))
+    assert claim(job, now=NOW + HOUR)
+
+
+def test_any_worker_goes_on_at_once_after_a_clean_release() -> None:
+    """LEA-07."""
+    job, token = a_claimed_job()
+    job.release(token, cause="shutdown", now=NOW)
+
+    assert claim(job) > token
+
+
+def test_a_release_may_name_when_the_job_goes_on() -> None:
+    job, token = a_claimed_job()
+    job.release(token, cause="wait", due_at=NOW + HOUR, now=NOW)
+
+    assert job.status is Status.WAITING
+    with pytest.raises(NotDueError):
+        claim(job)
+
+
+def test_a_release_never_makes_a_job_due_earlier() -> None:
+    """S11."""
+    job = a_job(due_at=NOW + HOUR)
+    token = claim(job, now=NOW + HOUR)
+    job.release(token, cause="yield", due_at=NOW, now=NOW)
+
+    assert job.due_at == NOW + HOUR
+
+
+def test_a_late_worker_can_do_nothing_after_a_takeover() -> None:
+    """LEA-08, LEA-11, LEA-15, STA-15."""
+    job, late = a_claimed_job()
+    crash(job)
+    newer = claim(job)
+    before = frozen(job)
+
+    for command in (
+        lambda: job.complete_units(late, units("a"), now=NOW),
+        lambda: job.attempt_unit(late, "a", now=NOW),
+        lambda: job.skip_unit(late, "a", code="bad", text="", now=NOW),
+        lambda: job.freeze_list(late, "l", count=0, digest="", now=NOW),
+        lambda: schedule(job, late),
+        lambda: job.release(late, cause="yield", now=NOW),
+        lambda: job.park(late, reason="quota", text="", now=NOW),
+        lambda: job.fail(late, reason="bad", text="", now=NOW),
+        lambda: job.complete(late, now=NOW),
+    ):
+        with pytest.raises(LeaseLostError, match="token 1 is lost"):
+            command()
+    assert frozen(job) == before
+    job.complete_units(newer, units("a"), now=NOW)
+
+
+def test_a_token_of_an_old_epoch_is_not_the_newest() -> None:
+    job, token = a_claimed_job()
+
+    with pytest.raises(LeaseLostError):
+        job.release(Token(token.epoch + 1, token.grant), cause="yield", now=NOW)
+
+
+def test_a_takeover_tells_who_held_what_since_when() -> None:
+    job, token = a_claimed_job()
+    job.attempt_unit(token, "a", now=NOW)
+    job.expire(cause="expired", by="bob", now=NOW + HOUR)
+
+    said = vars(job.pending_events[-1])
+    assert (said["worker"], said["token"], said["held_since"], said["unit"]) == ("w", 1, NOW, "a")
+    assert (said["cause"], said["reclaimed_by"], said["crashes"], said["reclaims"]) == ("expired", "bob", 1, 1)
+
+
+def test_an_interrupted_job_goes_on_at_its_checkpoint() -> None:
+    """STA-12, SCP-02."""
+    job, token = a_claimed_job()
+    job.complete_units(token, units("a", "b"), now=NOW, cursor="b")
+    crash(job)
+
+    assert (job.status, job.sequence, job.cursor) == (Status.QUEUED, 2, "b")
+
+
+def test_the_third_death_at_one_checkpoint_parks_the_job() -> None:
+    """L5."""
+    job = a_job()
+    for _ in range(CRASH_LIMIT):
+        assert job.status is Status.QUEUED
+        claim(job)
+        crash(job)
+
+    assert (job.status, job.reason) == (Status.PAUSED, "poison-unit")
+    assert job.reason_text == "3 holders died at checkpoint 0"
+
+
+def test_a_death_that_says_nothing_about_the_unit_does_not_count() -> None:
+    job = a_job()
+    for _ in range(2 * CRASH_LIMIT):
+        claim(job)
+        crash(job, counts=False)
+
+    assert (job.status, job.crashes, job.reclaims) == (Status.QUEUED, 0, 2 * CRASH_LIMIT)
+
+
+def test_deaths_are_counted_anew_from_each_checkpoint() -> None:
+    job = a_job()
+    for name in "abcdef":
+        token = claim(job)
+        job.complete_units(token, units(name), now=NOW)
+        crash(job)
+
+    assert (job.status, job.crashes) == (Status.QUEUED, 1)
+
+
+def test_deaths_still_count_while_only_later_units_finish() -> None:
+    """A poison unit must not hide behind units that finish out of order."""
+    job = a_job()
+    for name in "bcd":
+        token = claim(job)
+        job.complete_units(token, units(name), now=NOW, advance=0, tallies={"rows": 1})
+        crash(job)
+
+    assert (job.status, job.reason) == (Status.PAUSED, "poison-unit")
+
+
+def test_a_resumed_poison_job_has_three_deaths_again() -> None:
+    job = a_job()
+    for _ in range(CRASH_LIMIT):
+        claim(job)
+        crash(job)
+    job.resume(ADA, now=NOW)
+    claim(job)
+    crash(job)
+
+    assert (job.status, job.crashes) == (Status.QUEUED, 1)
+
+
+def test_whoever_finds_a_cancelled_job_dead_ends_it() -> None:
+    """REC-14, STA-10."""
+    job, _ = a_claimed_job()
+    job.cancel(ADA, now=NOW, cleanup=True)
+    assert job.status is Status.RUNNING
+    crash(job)
+
+    assert (job.status, job.cleanup, job.wish) == (Status.CANCELLED, True, Wish.NONE)
+
+
+def test_a_dead_job_that_was_to_pause_is_paused() -> None:
+    job, _ = a_claimed_job()
+    job.pause(ADA, now=NOW)
+    crash(job)
+
+    assert (job.status, job.reason) == (Status.PAUSED, "operator")
+
+
+@pytest.mark.parametrize(
+    ("wish", "status", "reason"),
+    [(Wish.PAUSE, Status.PAUSED, "poison-unit"), (Wish.CANCEL, Status.CANCELLED, "cancelled")],
+)
+def test_only_a_cancel_outranks_poison(wish: Wish, status: Status, reason: str) -> None:
+    job = a_job()
+    for _ in range(CRASH_LIMIT - 1):
+        claim(job)
+        crash(job)
+    claim(job)
+    job.pause(ADA, now=NOW) if wish is Wish.PAUSE else job.cancel(ADA, now=NOW)
+    crash(job)
+
+    assert (job.status, job.reason) == (status, reason)
+
+
+def test_timestamps_never_decrease_whatever_clock_the_caller_has() -> None:
+    """REC-10."""
+    job, token = a_claimed_job()
+    job.attempt_unit(token, "a", now=NOW + HOUR)
+    job.complete_units(token, units("a"), now=NOW - HOUR)
+    crash(job, now=NOW)
+
+    stamps = [event.timestamp for event in job.pending_events]
+    assert stamps == sorted(stamps)
+    assert job.modified_on == job.due_at == NOW + HOUR
+
+
+def test_each_instant_is_set_by_the_event_it_belongs_to() -> None:
+    """REC-10."""
+    job = a_job()
+    assert (job.started_on, job.last_attempt_on, job.finished_on) == (None, None, None)
+    schedule(job, claim(job))
+    token = claim(job, now=NOW + SECOND)
+    job.attempt_unit(token, "a", now=NOW + 2 * SECOND)
+    job.complete_units(token, units("a"), now=NOW + 3 * SECOND)
+    job.complete(token, now=NOW + HOUR)
+
+    assert job.started_on == NOW
+    assert job.last_attempt_on == NOW + 2 * SECOND
+    assert job.finished_on == job.modified_on == NOW + HOUR
+
+
+def test_a_resumed_job_has_not_finished() -> None:
+    job, _ = in_status(Status.FAILED)
+    job.resume(ADA, now=NOW)
+
+    assert (job.finished_on, job.reason) == (None, "")
+
+
+@pytest.mark.parametrize("field", ["name", "request_id", "address"])
+@pytest.mark.parametrize("bad", ["x" * 201, "nul\0", "\ud800"])
+def test_who_commands_must_be_storable(field: str, bad: str) -> None:
+    with pytest.raises(InputError):
+        Actor(**{"name": "ada"} | {field: bad})
+
+
+def test_every_command_of_an_operator_needs_a_name() -> None:
+    with pytest.raises(InputError, match="actor: empty"):
+        Actor("")

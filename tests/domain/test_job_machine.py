@@ -1,0 +1,257 @@
+"""Random lives of a job against an independent model; old tokens stay usable, as zombies (S5-S12, S15)."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from joblog.domain import errors as err
+from joblog.domain import events as e
+from joblog.domain.job import Job, fold
+from joblog.domain.lease import Token
+from joblog.domain.retry import RetryPolicy
+from joblog.domain.status import ENDED, FINAL, TRANSITIONS, Status
+from tests.domain.builders import (
+    ADA,
+    NOW,
+    a_job,
+    claim,
+    crash,
+    frozen,
+    schedule,
+    state,
+    through_json,
+    units,
+)
+from tests.domain.job_model import Answer, JobModel
+from tests.domain.test_snapshot import snapshot_through_json
+from tests.domain.test_status import HOLDER
+
+UNIT_EVENTS = (e.UnitAttempted, e.UnitCompleted, e.UnitSkipped, e.CheckpointAdvanced, e.ListFrozen)
+WAITS = st.integers(-5, 90).map(lambda seconds: timedelta(seconds=seconds))
+
+
+SPECS = {"total": st.none() | st.integers(0, 6), "retries": st.integers(0, 3), "wait": WAITS}
+
+
+def is_running(machine: "JobMachine") -> bool:
+    return machine.job.status is Status.RUNNING
+
+
+def is_final(machine: "JobMachine") -> bool:
+    return machine.job.status in FINAL
+
+
+class JobMachine(RuleBasedStateMachine):
+    tokens = Bundle("tokens")
+
+    @initialize(target=tokens, **SPECS)
+    def submit(self, total: int | None, retries: int, wait: timedelta) -> Token:
+        self.now = NOW
+        self.job = a_job(total=total, retry=RetryPolicy(retries=retries), due_at=NOW + wait)
+        self.model = JobModel(NOW + wait, total=total, attempts=retries + 1)
+        self.finished: set[int] = set()
+        self.lived: list[tuple[int, dict[str, Any]]] = []
+        return Token(1, 99)
+
+    @precondition(is_final)
+    @rule(target=tokens, **SPECS)
+    def submit_another(self, total: int | None, retries: int, wait: timedelta) -> Token:
+        self.teardown()
+        return self.submit(total, retries, wait)
+
+    def both(self, expected: Answer, command: Callable[[], object]) -> bool:
+        """Do it; refused exactly where the model says so, and then without a trace."""
+        if expected is None:
+            version = self.job.version
+            command()
+            assert self.job.version > version
+            return True
+        before = frozen(self.job)
+        with pytest.raises(expected):
+            command()
+        assert frozen(self.job) == before
+        return False
+
+    @rule(seconds=st.integers(1, 60))
+    def time_passes(self, seconds: int) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    @rule(target=tokens)
+    def claim(self) -> Token:
+        self.both(self.model.claim(self.now), lambda: claim(self.job, now=self.now))
+        return Token(1, self.job.token)
+
+    @rule(target=tokens)
+    def wait_and_claim(self) -> Token:
+        self.now = max(self.now, self.job.due_at)
+        return self.claim()
+
+    @precondition(is_running)
+    @rule(counts=st.booleans())
+    def die(self, *, counts: bool) -> None:
+        expected = self.model.expire(self.now, counts=counts)
+        self.both(expected, lambda: crash(self.job, counts=counts, now=self.now))
+
+    @rule(token=tokens)
+    def come_back_as_a_zombie(self, token: Token) -> None:
+        """S6: with a token of before, or of another job."""
+        if self.model.is_lost(token.grant):
+            for command in HOLDER:
+                run, _ = HOLDER[command]
+                self.both(err.LeaseLostError, partial(run, self.job, token))
+
+    @precondition(is_running)
+    @rule(ahead=st.integers(0, 2))
+    def attempt(self, ahead: int) -> None:
+        unit = str(self.job.sequence + ahead)
+        expected = self.model.attempt(self.job.token, unit)
+        self.both(expected, lambda: self.job.attempt_unit(self.token, unit, now=self.now))
+
+    @precondition(is_running)
+    @rule(
+        ahead=st.sets(st.integers(0, 3), max_size=3),
+        late=st.booleans(),
+        wrong=st.sampled_from([0, 0, 0, 0, 0, 1, -9]),
+    )
+    def complete_units(self, ahead: set[int], *, late: bool, wrong: int) -> None:
+        """In and out of order; *late* leaves the checkpoint for a later call, *wrong* is covered by no units."""
+        new = sorted({self.job.sequence + each for each in ahead} - self.finished)
+        advance = (0 if late and new else self.grown(new)) + wrong
+        names = [str(unit) for unit in new]
+        if (new or advance) and self.both(
+            self.model.settle(self.job.token, names, "done", advance),
+            lambda: self.job.complete_units(self.token, units(*names), now=self.now, advance=advance),
+        ):
+            self.finished |= set(new)
+
+    @precondition(is_running)
+    @rule(ahead=st.integers(0, 2))
+    def skip_unit(self, ahead: int) -> None:
+        unit = self.job.sequence + ahead
+        advance = self.grown([unit])
+        if unit not in self.finished and self.both(
+            self.model.settle(self.job.token, [str(unit)], "skipped", advance),
+            lambda: self.job.skip_unit(self.token, str(unit), code="bad", text="bad", now=self.now, advance=advance),
+        ):
+            self.finished.add(unit)
+
+    def grown(self, new: list[int]) -> int:
+        """By how many units the finished prefix grows with *new* ones."""
+        end = self.job.sequence
+        while end in self.finished or end in new:
+            end += 1
+        return end - self.job.sequence
+
+    @property
+    def token(self) -> Token:
+        return Token(1, self.job.token)
+
+    @precondition(is_running)
+    @rule(ahead=st.integers(0, 2), wait=WAITS)
+    def schedule_retry(self, ahead: int, wait: timedelta) -> None:
+        unit, at = str(self.job.sequence + ahead), self.now + wait
+        expected = self.model.retry(self.job.token, unit, at, self.now)
+        self.both(expected, lambda: schedule(self.job, self.token, unit, at=at, now=self.now))
+
+    @precondition(is_running)
+    @rule(cause=st.sampled_from(["yield", "shutdown", "wait"]), wait=st.none() | WAITS)
+    def release(self, cause: str, wait: timedelta | None) -> None:
+        at = None if wait is None else self.now + wait
+        expected = self.model.end(self.job.token, "waiting" if cause == "wait" else "queued", self.now, at)
+        self.both(expected, lambda: self.job.release(self.token, cause=cause, now=self.now, due_at=at))
+
+    @precondition(is_running)
+    @rule(wait=st.none() | WAITS)
+    def park(self, wait: timedelta | None) -> None:
+        at = None if wait is None else self.now + wait
+        expected = self.model.end(self.job.token, "paused", self.now, at)
+        self.both(expected, lambda: self.job.park(self.token, reason="quota", text="", now=self.now, not_before=at))
+
+    @precondition(is_running)
+    @rule()
+    def fail(self) -> None:
+        expected = self.model.end(self.job.token, "failed", self.now)
+        self.both(expected, lambda: self.job.fail(self.token, reason="bad", text="", now=self.now))
+
+    @precondition(is_running)
+    @rule()
+    def complete(self) -> None:
+        expected = self.model.end(self.job.token, "completed", self.now)
+        self.both(expected, lambda: self.job.complete(self.token, now=self.now))
+
+    @rule(command=st.sampled_from(["pause", "resume", "resume", "retry_now", "cancel"]))
+    def operator(self, command: str) -> None:
+        expected = self.model.ask(command, self.now)
+        self.both(expected, lambda: getattr(self.job, command)(ADA, now=self.now))
+
+    @invariant()
+    def the_job_is_what_the_model_says(self) -> None:
+        assert {fact: getattr(self.job, fact) for fact in self.model.facts} | {"tries": None} == (
+            self.model.facts | {"tries": None}
+        )
+        assert {unit: tuple(tried) for unit, tried in self.job.tries.items()} == self.model["tries"]
+        assert self.job.token == len(self.model.grants)
+        assert (self.job.lease is None) == (self.job.status is not Status.RUNNING)
+        self.lived.append((self.job.version, state(self.job)))
+
+    @invariant()
+    def the_log_keeps_its_promises(self) -> None:
+        check_log(self.job.pending_events)
+
+    def teardown(self) -> None:
+        happened = [through_json(event) for event in self.job.pending_events]
+        for version, lived in self.lived:
+            assert state(replay(happened[:version])) == lived
+        for version in range(1, len(happened) + 1):
+            taken = snapshot_through_json(replay(happened[:version]))
+            assert state(replay([taken, *happened[version:]])) == state(self.job)
+
+
+def replay(happened: list[Any]) -> Job:
+    job = fold(None, happened)
+    assert job is not None
+    return job
+
+
+def check_log(log: list[Any]) -> None:
+    """S5 to S12, judged by the events alone."""
+    job: Job | None = None
+    newest, sequence, settled, not_before, last = 0, 0, 0, NOW - timedelta(days=1), NOW
+    for number, event in enumerate(log, 1):
+        before = job.status if job else Status.QUEUED
+        job = event.mutate(job)
+        assert job is not None
+        assert event.originator_version == number
+        assert event.timestamp >= last
+        assert job.status is before or job.status in TRANSITIONS[before]
+        last = event.timestamp
+        if isinstance(event, UNIT_EVENTS):
+            assert before is Status.RUNNING
+        if before in ENDED:
+            assert isinstance(event, e.Resumed)
+        match event:
+            case e.Claimed():
+                assert event.token == newest + 1
+                assert event.timestamp >= not_before
+                newest = event.token
+            case e.UnitCompleted() | e.UnitSkipped():
+                settled += 1
+            case e.CheckpointAdvanced():
+                assert sequence <= event.sequence <= settled
+                sequence = event.sequence
+            case e.Completed():
+                assert sequence == settled
+            case e.Resumed(cause="retry"):
+                not_before = event.due_at
+        assert job.due_at >= not_before
+        not_before = job.due_at
+
+
+TestJobMachine = JobMachine.TestCase
+TestJobMachine.settings = settings(max_examples=4 * settings.default.max_examples, stateful_step_count=50)  # type: ignore[union-attr]

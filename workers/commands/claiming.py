@@ -1,0 +1,206 @@
+"""Claim, renew, and take back the jobs of dead holders."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from ...domain import storable
+from ...domain.errors import (
+    EpochChangedError,
+    GenerationChangedError,
+    JobLogError,
+    LeaseLostError,
+    StoreBusyError,
+    UnknownEventError,
+    UnknownOutcomeError,
+    VersionConflictError,
+    WrongStateError,
+)
+from ...domain.events import CODE_VOCABULARY
+from ...domain.job import claim_from_row
+from ...domain.lease import Token
+from ...eventstore.append import Append, Grant, Takeover
+from ...eventstore.failpoint import failpoint
+from ...eventstore.store import ClaimQuery, ConflictError, LockedError
+from ...projections import job_table, repair
+from .answers import Reclaimed
+from .held import RELOADS, Held
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ...eventstore.store import JobRow, LeaseRow
+    from .log import JobLog
+
+logger = logging.getLogger(__name__)
+
+
+def claim(
+    log: JobLog, worker: str, *, queues: Sequence[str], limit: int, kinds: Sequence[str] | None, presence: str = ""
+) -> list[Held]:
+    """Take up to *limit* due jobs in one transaction: ``claimed`` at version n+1 of each, with its lease.
+
+    The index rows only say where to look; the unique (stream, version) decides.  A row that turns out to be stale is
+    made new from the log, and reported.
+    """
+    storable.name(worker, "worker")
+    query = ClaimQuery(
+        queues=tuple(dict.fromkeys(queues)),
+        limit=limit,
+        vocabulary=CODE_VOCABULARY,
+        kinds=None if kinds is None else tuple(kinds),
+        after_tenant=log.served_tenant,
+    )
+    asked_at = log.clock.monotonic()
+    made: list[tuple[JobRow, Append, Token]] = []
+
+    def build(rows: list[JobRow], now: int) -> list[Append]:
+        made.clear()
+        for row in rows:
+            append, token = _claim_append(log, row, worker, now, presence)
+            made.append((row, append, token))
+        return [append for _, append, _ in made]
+
+    try:
+        written, first = _claim_transaction(log, query, build)
+    except UnknownOutcomeError:
+        # Claimed or not: if it was, nobody works on these jobs and their leases expire.
+        made = [entry for entry in made if _is_ours(log, entry[1])]
+    else:
+        if written:
+            log.writer.saw(first + len(written) - 1)
+            log.waker.notify()
+    if made:
+        log.served_tenant = made[-1][0]["tenant"]
+    return [_held(log, row, token, asked_at) for row, _, token in made]
+
+
+def _claim_append(log: JobLog, row: JobRow, worker: str, now: int, presence: str) -> tuple[Append, Token]:
+    at = max(job_table.moment(now), job_table.moment(row["updated_at"]))
+    lease = log.leases.lease
+    epoch = log.writer.seen.epoch
+    event = claim_from_row(row, worker, epoch=epoch, lease=lease, now=at)
+    token = Token(epoch, row["token"] + 1)
+    append = log.job_append(row["id"], row["version"], [event], log.ids.next(), at)
+    append.grant = Grant(
+        token, worker, lease // timedelta(microseconds=1), row["queue"], row["gate"], row["exclusive_key"], presence
+    )
+    return append, token
+
+
+def _claim_transaction(log: JobLog, query: ClaimQuery, build: Any) -> tuple[list[Append], int]:
+    for last_try in (False, False, False, True):
+        try:
+            return log.busy.run(lambda: log.store.claim(query, build, log.writer.generation, log.writer.seen))
+        except (GenerationChangedError, EpochChangedError):
+            if last_try:
+                raise
+            log.writer.refresh()
+        except LockedError as error:
+            if last_try:
+                raise StoreBusyError(str(error)) from error
+        except ConflictError as error:
+            if last_try:
+                raise StoreBusyError(f"the claim index does not fit the log: {error}") from error
+            repair.stale_rows(log.store, log.mapper, query, log.writer.generation)
+    raise AssertionError  # pragma: no cover - the loop returns or raises
+
+
+def _is_ours(log: JobLog, append: Append) -> bool:
+    try:
+        log.store.diagnose(append, log.writer.generation)
+    except (JobLogError, ConflictError):
+        return False
+    return True
+
+
+def _held(log: JobLog, row: JobRow, token: Token, asked_at: float) -> Held:
+    return Held(
+        log,
+        row["id"],
+        token,
+        kind=row["kind"],
+        attempt=row["attempt"] + 1,
+        crashes=row["crashes"],
+        asked_at=asked_at,
+    )
+
+
+def replay(log: JobLog, held: Sequence[Held]) -> list[Held]:
+    """Replay the streams of all claimed jobs, read in one query; returns those whose events this code does not know."""
+    parked: list[Held] = []
+    try:
+        jobs = log.load([one.job_id for one in held])
+    except UnknownEventError:
+        jobs = {}
+        for one in held:
+            try:
+                jobs[one.job_id] = log.job(one.job_id)
+            except UnknownEventError as error:
+                logger.warning("%s", error)
+                parked.append(one)
+    for one in held:
+        if (job := jobs.get(one.job_id)) is not None:
+            one.replayed(job)
+    return parked
+
+
+def renew(log: JobLog, held: Iterable[Held]) -> list[Held]:
+    """Move the end of all these leases in one statement; returns the lost ones."""
+    mine = list(held)
+    asked_at = log.clock.monotonic()
+    micros = log.leases.lease // timedelta(microseconds=1)
+    renewed = log.store.renew([(one.job_id, one.token) for one in mine], micros)
+    for one in mine:
+        if one.job_id in renewed:
+            one.renewed(asked_at)
+    return [one for one in mine if one.job_id not in renewed]
+
+
+def expire(log: JobLog, by: str, *, limit: int) -> list[Reclaimed]:
+    """Take back jobs whose lease has passed its end by the store's clock; the row under its lock decides."""
+    storable.name(by, "by")
+    boot = log.store.boot_id()
+    taken: list[Reclaimed] = []
+    for lease in log.store.expired(limit):
+        if lease.token.epoch < log.writer.seen.epoch:
+            cause, counts = "epoch-raised", False
+        elif lease.boot_id != boot:
+            cause, counts = "reboot", False
+        else:
+            cause, counts = "expired", True
+        answer = reclaim(log, lease, by, cause=cause, proven=False, counts=counts)
+        if isinstance(answer, Reclaimed):
+            taken.append(answer)
+        elif not isinstance(answer, (LeaseLostError, WrongStateError, VersionConflictError)):
+            logger.warning("job %s could not be taken back: %s", lease.job_id, answer)
+    return taken
+
+
+def reclaim(
+    log: JobLog, lease: LeaseRow, by: str, *, cause: str, proven: bool, counts: bool
+) -> Reclaimed | JobLogError:
+    """End one dead holder's lease: ``lease-expired``, and what its wish or its crashes make of the job."""
+    command_id = log.ids.next()
+    answer: Any = None
+    for _ in range(RELOADS + 1):
+        try:
+            job = log.job(lease.job_id)
+        except JobLogError as error:
+            return error
+        if job.lease is None or job.lease.token != lease.token:
+            return LeaseLostError(lease.job_id, lease.token.grant)
+        before, now = job.version, log.now()
+        job.expire(cause=cause, by=by, now=now, counts=counts)
+        append = log.job_append(job.id, before, job.collect_events(), command_id, now)
+        append.takeover = Takeover(lease.token, proven)
+        failpoint("expire.before")
+        answer = log.writer.append(append)
+        failpoint("expire.after")
+        if not isinstance(answer, VersionConflictError):
+            break
+    if isinstance(answer, JobLogError):
+        return answer
+    return Reclaimed(lease.job_id, lease.worker, cause, job.status.value, answer.position)

@@ -1,0 +1,78 @@
+"""One logic for threads and event loops: a command is a generator that yields what it needs done.
+
+It yields an ``Append`` and gets its answer, or a function that reads and gets what that returns.  ``run`` does both in
+the calling thread; ``run_soon`` awaits the writer and reads in a pool, so that an event loop is never blocked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ...domain.errors import JobLogError
+from ...eventstore.append import Append
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+    from concurrent.futures import Executor
+
+    from ...eventstore.writer import GroupWriter
+
+T = TypeVar("T")
+
+
+def run(command: Generator[Any, Any, T], writer: GroupWriter) -> T:
+    """Drive *command* in this thread."""
+    answer: Any = None
+    try:
+        while True:
+            want = command.send(answer)
+            answer = writer.append(want) if isinstance(want, Append) else want()
+    except StopIteration as end:
+        value: T = end.value
+        return value
+
+
+def run_all(commands: Sequence[Generator[Any, Any, T]], writer: GroupWriter) -> list[T | Exception]:
+    """Drive several commands side by side in this thread: their appends travel together.
+
+    A command that is refused gives its error in its place, and does not touch the others.
+    """
+    results: list[Any] = [None] * len(commands)
+    waiting: list[tuple[int, Any]] = [(index, None) for index in range(len(commands))]
+    while waiting:
+        appends: list[tuple[int, Append]] = []
+        upcoming: list[tuple[int, Any]] = []
+        for index, answer in waiting:
+            try:
+                want = commands[index].send(answer)
+            except StopIteration as end:
+                results[index] = end.value
+            except JobLogError as error:
+                results[index] = error
+            else:
+                if isinstance(want, Append):
+                    appends.append((index, want))
+                else:
+                    upcoming.append((index, want()))
+        if appends:
+            answers = writer.append_many([append for _, append in appends])
+            upcoming += [(index, answer) for (index, _), answer in zip(appends, answers, strict=True)]
+        waiting = upcoming
+    return results
+
+
+async def run_soon(command: Generator[Any, Any, T], writer: GroupWriter, readers: Executor) -> T:
+    """Drive *command* from an event loop."""
+    loop = asyncio.get_running_loop()
+    answer: Any = None
+    try:
+        while True:
+            want = command.send(answer)
+            if isinstance(want, Append):
+                answer = await writer.append_soon([want], loop)[0]
+            else:
+                answer = await loop.run_in_executor(readers, want)
+    except StopIteration as end:
+        value: T = end.value
+        return value

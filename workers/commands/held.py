@@ -1,0 +1,242 @@
+"""A job that this process holds: the commands of its holder, each one append under its fencing token.
+
+Each command exists twice with one logic: plain for threads, ``…_soon`` for event loops.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ...domain import storable
+from ...domain.errors import JobLogError, LeaseLostError, VersionConflictError
+from ...eventstore.append import Append, Fence
+from . import drive
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
+    from concurrent.futures import Executor
+    from datetime import datetime
+    from uuid import UUID
+
+    from ...domain.job import Job
+    from ...domain.lease import Token
+    from .log import JobLog
+
+RELOADS: Final = 3  #: after a refusal by version, while the token is still the newest
+
+Unit = tuple[str, Any]  #: unit key, evidence
+Step = "Generator[Any, Any, int]"
+
+
+class Held:
+    """A claimed job.  One command at a time; not shared between threads.
+
+    ``deadline`` is on the holder's monotonic clock, counted from before it asked: past it, without a renewal, the
+    holder must no longer touch the job.
+    """
+
+    __slots__ = ("_job", "_log", "_renewed_at", "attempt", "crashes", "deadline", "job_id", "kind", "token")
+
+    def __init__(
+        self, log: JobLog, job_id: UUID, token: Token, *, kind: str, attempt: int, crashes: int, asked_at: float
+    ) -> None:
+        self._log, self.job_id, self.token = log, job_id, token
+        self.kind, self.attempt, self.crashes = kind, attempt, crashes
+        self._job: Job | None = None
+        self.renewed(asked_at)
+
+    def __repr__(self) -> str:
+        """Which job, under which token."""
+        return f"<Held {self.kind} {self.job_id} under {self.token}>"
+
+    @property
+    def job(self) -> Job:
+        """The job, replayed from the log on first use and after any refused command."""
+        if self._job is None:
+            self.replayed(self._log.job(self.job_id))
+        return self._job  # type: ignore[return-value]
+
+    def replayed(self, job: Job) -> None:
+        """Take the job as replayed with others in one query."""
+        self._job = job
+
+    def renewed(self, asked_at: float) -> None:
+        """The lease stands as of *asked_at* on the monotonic clock."""
+        self._renewed_at = asked_at
+        self.deadline = asked_at + self._log.leases.stop_after.total_seconds()
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether the holder must stop touching the job."""
+        return self._log.clock.monotonic() >= self.deadline
+
+    # -- commands ----------------------------------------------------------------------------------------------------
+
+    def attempt_unit(self, unit: str) -> int:
+        """Spend an attempt of *unit* before its body runs (see ``Job.attempt_unit``)."""
+        self._run(self._decided(lambda job, now: job.attempt_unit(self.token, unit, now=now)))
+        return self.job.unit_attempt
+
+    def complete_units(self, units: Sequence[Unit], **checkpoint: Any) -> int:
+        """Record finished units and move the checkpoint in one commit; returns the position of the first event.
+
+        *checkpoint*: ``cursor``, ``advance``, ``tallies`` (see ``Job.complete_units``).
+
+        Raises:
+            UnitDoneError: a unit already has this evidence; go on at the checkpoint.
+            UnitConflictError: a unit already has other evidence.
+            LeaseLostError: the token is not the newest, or the lease has expired; drop the work.
+            CheckpointError: the checkpoint would move back or past units without evidence.
+            UnknownOutcomeError: it may or may not be in the log; reload and look the units up.
+        """
+        return self._run(self.completing_units(units, checkpoint))
+
+    async def complete_units_soon(self, units: Sequence[Unit], readers: Executor | None = None, **checkpoint: Any) -> int:
+        """As ``complete_units``, on an event loop."""
+        return await drive.run_soon(self.completing_units(units, checkpoint), self._log.writer, readers)  # type: ignore[arg-type]
+
+    def skip_unit(self, unit: str, *, code: str, text: str, cursor: Any = None) -> int:
+        """Pass over a bad unit: recorded with its reason, never counted as done."""
+        storable.name(code, "code")
+        return self._run(
+            self._decided(lambda job, now: job.skip_unit(self.token, unit, code=code, text=text, now=now, cursor=cursor))
+        )
+
+    def freeze_list(self, name: str, *, count: int, digest: str) -> int:
+        """Record that the list *name* was stored (see ``Job.freeze_list``)."""
+        return self._run(
+            self._decided(lambda job, now: job.freeze_list(self.token, name, count=count, digest=digest, now=now))
+        )
+
+    def schedule_retry(
+        self, unit: str, *, category: str, text: str, origin: str = "backoff", next_attempt_at: datetime | None = None
+    ) -> int:
+        """Store when *unit* is tried again and give the lease back; by default the policy's jittered back-off.
+
+        The jitter is drawn once and stored, so a restart can't roll it again.
+
+        Raises:
+            ExhaustedError: no attempt is left; ``park`` or ``fail`` the job.
+        """
+        random = self._log.random.random()
+
+        def decide(job: Job, now: datetime) -> None:
+            at = next_attempt_at
+            if at is None:
+                spent = max(job.unit_attempt, 1) if unit == job.unit else 1
+                at = now + job.policy.delay(spent, random)
+            job.schedule_retry(
+                self.token, unit, category=category, text=text, next_attempt_at=at, origin=origin, now=now
+            )
+
+        return self._run(self._decided(decide))
+
+    def release(self, cause: str, *, due_at: datetime | None = None) -> int:
+        """Give the lease back at a boundary (yield, shutdown, wait), honouring an operator's wish first."""
+        return self._run(self._decided(lambda job, now: job.release(self.token, cause=cause, now=now, due_at=due_at)))
+
+    def park(self, *, reason: str, text: str, not_before: datetime | None = None) -> int:
+        """Keep the work, paused, for an operator: exhausted, or something outside the input is missing."""
+        return self._run(
+            self._decided(
+                lambda job, now: job.park(self.token, reason=reason, text=text, now=now, not_before=not_before)
+            )
+        )
+
+    def fail(self, *, reason: str, text: str, unit: str = "") -> int:
+        """Keep the work, failed: a verdict about the input."""
+        return self._run(
+            self._decided(lambda job, now: job.fail(self.token, reason=reason, text=text, now=now, unit=unit))
+        )
+
+    def complete(self, result: Any = None) -> int:
+        """End the job: evidence and checkpoint cover every unit.
+
+        Raises:
+            IncompleteError: they do not, by the log or by the stored unit results.
+        """
+        return self._run(self._completing(result))
+
+    async def complete_soon(self, result: Any = None, readers: Executor | None = None) -> int:
+        """As ``complete``, on an event loop."""
+        return await drive.run_soon(self._completing(result), self._log.writer, readers)  # type: ignore[arg-type]
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _run(self, command: Generator[Any, Any, int]) -> int:
+        return drive.run(command, self._log.writer)
+
+    def completing_units(self, units: Sequence[Unit], checkpoint: dict[str, Any]) -> Generator[Any, Any, int]:
+        """The command itself, to be driven (``drive``)."""
+        for unit, evidence in units:
+            storable.name(unit, "unit")
+            storable.payload(evidence, f"evidence of {unit}")
+        storable.payload(checkpoint.get("cursor"), "cursor")
+        keys = [unit for unit, _ in units]
+
+        def decide(job: Job, now: datetime) -> None:
+            job.complete_units(self.token, units, now=now, **checkpoint)
+
+        def finish(append: Append) -> None:
+            # By topic, not by place: an operator's wish may follow in the same append.
+            append.units = tuple((key, index) for index, key in enumerate(keys))
+            for index in range(len(keys)):
+                storable.bounded(append.events[index].state, f"evidence of {keys[index]}", storable.EVIDENCE_LIMIT)
+            for event in append.events[len(keys) :]:
+                storable.bounded(event.state, "cursor", storable.CURSOR_LIMIT)
+
+        return self._decided(decide, finish)
+
+    def _completing(self, result: Any) -> Generator[Any, Any, int]:
+        storable.payload(result, "result")
+
+        def finish(append: Append) -> None:
+            storable.bounded(append.events[-1].state, "result", storable.EVIDENCE_LIMIT)
+            append.evidence = self.job.done
+
+        return self._decided(lambda job, now: job.complete(self.token, now=now, result=result), finish)
+
+    def _decided(
+        self, decide: Callable[[Job, datetime], Any], finish: Callable[[Append], None] = lambda _: None
+    ) -> Generator[Any, Any, int]:
+        """Decide, append; when only the version was in the way, reload, decide and send again under the same ids."""
+        log = self._log
+        command_id = log.ids.next()
+        for reload in range(RELOADS + 1):
+            if self._job is None:
+                self._job = yield lambda: log.job(self.job_id)
+            job = self._job
+            assert job is not None  # noqa: S101 - loaded above
+            before, now, asked_at = job.version, log.now(), log.clock.monotonic()
+            try:
+                decide(job, now)
+                append = log.job_append(job.id, before, job.collect_events(), command_id, now)
+                append.fence = self._fence(job, asked_at)
+                finish(append)
+            except BaseException:
+                self._job = None  # it may be ahead of its stream: never saved again
+                raise
+            if not append.events:
+                return 0
+            answer = yield append
+            if not isinstance(answer, JobLogError):
+                self._stored(append, job, before, asked_at)
+                return int(answer.position)
+            self._job = None
+            if not isinstance(answer, VersionConflictError) or reload == RELOADS:
+                raise answer
+        raise LeaseLostError(self.job_id, self.token.grant)  # pragma: no cover - the loop returns or raises
+
+    def _fence(self, job: Job, asked_at: float) -> Fence:
+        """Ends the lease where the command ended it; else renews it when a third of it has gone by."""
+        if job.lease is None:
+            return Fence(self.token, end=True)
+        lease = self._log.leases.lease
+        if asked_at - self._renewed_at < lease.total_seconds() / 3:
+            return Fence(self.token)
+        return Fence(self.token, renew=int(lease.total_seconds() * 1_000_000))
+
+    def _stored(self, append: Append, job: Job, before: int, asked_at: float) -> None:
+        if append.fence is not None and append.fence.renew:
+            self.renewed(asked_at)
+        self._log.snapshot_later(job, before)
