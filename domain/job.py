@@ -241,7 +241,7 @@ class Job(BaseAggregate[UUID]):
             ExhaustedError: none is left.
         """
         self._fence(token)
-        spent, _ = self._tried(unit)
+        spent, _ = self.tries.get(unit, (0, 0))
         if self.policy.is_exhausted(spent):
             raise ExhaustedError(self.id, f"unit {unit!r} has spent its {spent} attempts")
         self._trigger(e.UnitAttempted, now, unit=unit, attempt=spent + 1)
@@ -310,6 +310,11 @@ class Job(BaseAggregate[UUID]):
         cursor = self.cursor if cursor is None else cursor
         self._trigger(e.CheckpointAdvanced, now, sequence=self.sequence + step, cursor=cursor, **said)
 
+    def failed_attempt(self, token: Token, unit: str) -> int:
+        """Which attempt of *unit* it is that fails under *token*: counted once, announced or not."""
+        spent, announced_under = self.tries.get(unit, (0, 0))
+        return spent if announced_under == token.grant else spent + 1
+
     def schedule_retry(
         self,
         token: Token,
@@ -323,14 +328,11 @@ class Job(BaseAggregate[UUID]):
     ) -> None:
         """Store when *unit* is tried again, then honour an operator's wish; gives the lease back.
 
-        The failed attempt counts once, whether ``attempt_unit`` has announced it under this token or not.
-
         Raises:
             ExhaustedError: it was the last one.
         """
         self._fence(token)
-        spent, grant = self._tried(unit)
-        attempt = spent if grant == token.grant else spent + 1
+        attempt = self.failed_attempt(token, unit)
         if self.policy.is_exhausted(attempt):
             raise ExhaustedError(self.id, f"unit {unit!r} has spent its {attempt} attempts")
         self._trigger(
@@ -468,9 +470,6 @@ class Job(BaseAggregate[UUID]):
             self._trigger(e.Cancelled, now, cleanup=self.cleanup)
         else:
             self._trigger(e.Paused, now, reason="operator")
-
-    def _tried(self, unit: str) -> Sequence[int]:
-        return self.tries.get(unit, (0, 0))
 
     def _fence(self, token: Token) -> None:
         if self.lease is None or self.lease.token != token:

@@ -40,7 +40,8 @@ class QueueOpened(QueueEvent):
             raise OriginatorVersionError(self.originator_version, aggregate.version + 1)
         queue = object.__new__(Queue)
         queue.__base_init__(self.originator_id, self.originator_version, self.timestamp)
-        queue.name, queue.paused, queue.slots, queue.generation = self.queue, False, None, self.generation
+        queue.name, queue.paused, queue.slots = self.queue, False, None
+        queue.generation = queue.bulk_generation = self.generation
         return queue
 
 
@@ -85,7 +86,16 @@ class BulkCommanded(QueueEvent):
 
     def apply(self, aggregate: Queue) -> None:
         """The newest bulk command is the one in force."""
-        aggregate.generation = self.generation
+        aggregate.generation = aggregate.bulk_generation = self.generation
+
+
+class BulkFinished(QueueEvent):
+    """A bulk command has reached every job it could; its counts."""
+
+    TOPIC = "joblog.queue.bulk-finished"
+
+    done: int
+    refused: int
 
 
 class Queue(BaseAggregate[UUID]):
@@ -99,6 +109,7 @@ class Queue(BaseAggregate[UUID]):
     paused: bool
     slots: int | None
     generation: int
+    bulk_generation: int  #: of the bulk command in force
 
     def __init__(self) -> None:
         """Left empty: ``QueueOpened`` sets the state."""
@@ -135,13 +146,18 @@ class Queue(BaseAggregate[UUID]):
         self._record(BulkCommanded, actor, now, action=action)
         return self.generation
 
+    def finish_command(self, actor: Actor, *, now: datetime, done: int, refused: int) -> None:
+        """Record what the bulk command in force has done; it stays the one in force."""
+        self._record(BulkFinished, actor, now, done=done, refused=refused)
+
     def _record(self, event_class: type[QueueEvent], actor: Actor, now: datetime, **fields: Any) -> None:
         event = object.__new__(event_class)
         vars(event).update(originator_id=self.id, originator_version=self.version + 1)
         vars(event).update(timestamp=max(now, self.modified_on), queue=self.name)
-        vars(event).update(actor=actor.name, request_id=actor.request_id, generation=self.generation + 1, **fields)
+        generation = self.generation + (event_class is not BulkFinished)
+        vars(event).update(actor=actor.name, request_id=actor.request_id, generation=generation, **fields)
         event.mutate(self)
         self.pending_events.append(event)
 
 
-ALL: Final = (QueueOpened, QueuePaused, QueueResumed, QueueLimited, BulkCommanded)
+ALL: Final = (QueueOpened, QueuePaused, QueueResumed, QueueLimited, BulkCommanded, BulkFinished)

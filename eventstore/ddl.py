@@ -55,6 +55,14 @@ def statements(dialect: str) -> Iterator[str]:
         yield from all_functions()
 
 
+#: Where alembic keeps the revision of a database.
+STAMP: Final = (
+    "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
+    "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))",
+    f"INSERT INTO alembic_version (version_num) VALUES ('{s.SCHEMA_VERSION:04d}')",
+)
+
+
 def first_row(connection: sa.Connection, store_id: UUID | None = None) -> None:
     """The log's state in an empty database."""
     row: dict[str, Any] = {"id": 1, "store_id": store_id or uuid4(), "epoch": 1, "generation": 0}
@@ -66,4 +74,6 @@ def create(connection: sa.Connection) -> None:
     s.metadata.create_all(connection)
     for statement in statements(connection.dialect.name):
         connection.exec_driver_sql(statement.replace("%", "%%") if connection.dialect.paramstyle == "pyformat" else statement)
+    for statement in STAMP:
+        connection.exec_driver_sql(statement)
     first_row(connection)

@@ -17,6 +17,7 @@ from ..domain.errors import (
     IncompleteError,
     LeaseHeldError,
     LeaseLostError,
+    RebuildRunningError,
     RequestConflictError,
     StoreClosedError,
     StoreUnavailableError,
@@ -31,7 +32,7 @@ from .clock import SystemClock
 from .failpoint import failpoint
 from .mapper import event_id, evidence_of
 from .sql_store import check_seen
-from .store import ClaimQuery, ConflictError, JobRow, LeaseRow, LoggedEvent, LogState, Seen, SnapshotRow
+from .store import ClaimQuery, ConflictError, JobRow, LeaseRow, LoggedEvent, LogState, RowChange, Seen, SnapshotRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -66,7 +67,7 @@ class MemoryStore:
         self._snapshots: dict[UUID, SnapshotRow] = {}
         self._tracking: dict[str, int] = {}
         self._closed = False
-        self.rebuild_position: int | None = None
+        self._rebuild: tuple[int, int, str, int] | None = None
 
     # -- life --------------------------------------------------------------------------------------------------------
 
@@ -513,6 +514,72 @@ class MemoryStore:
     def set_gate(self, gate: str, slots: int | None, closed_until: int) -> None:
         """See ``Store``."""
         self._gates[gate] = (slots, closed_until)
+
+    # -- outbox: there is no transaction of an application to share ---------------------------------------------------
+
+    def outbox(self, limit: int) -> list[tuple[int, str]]:
+        """Always empty."""
+        del limit
+        return []
+
+    def delete_outbox(self, ids: Sequence[int]) -> None:
+        """Nothing to remove."""
+
+    def outbox_spec(self, job_id: UUID) -> str | None:
+        """Never there."""
+        del job_id
+        return None
+
+    # -- rebuild of the job table ------------------------------------------------------------------------------------
+
+    def rebuild_begin(self, owner: str, micros: int) -> tuple[int, int]:
+        """See ``Store``."""
+        with self._lock:
+            generation, found, now = self._generation + 1, self._rebuild, self.now()
+            if found is not None and found[2] != owner and found[3] > now:
+                raise RebuildRunningError(f"{found[2]} is rebuilding at position {found[1]}")
+            position = found[1] if found is not None and found[0] == generation else 0
+            if position == 0:
+                self._jobs[generation % 2].clear()
+            self._rebuild = (generation, position, owner, now + micros)
+        failpoint("rebuild.begun")
+        return generation, position
+
+    def rebuild_write(self, generation: int, rows: Sequence[RowChange], position: int, owner: str, micros: int) -> None:
+        """See ``Store``."""
+        with self._lock:
+            self._check_rebuild(generation, owner)
+            self._write_rebuilt(generation, rows)
+            self._rebuild = (generation, position, owner, self.now() + micros)
+        failpoint("rebuild.batch")
+
+    def _check_rebuild(self, generation: int, owner: str) -> None:
+        if self._rebuild is None or self._rebuild[0] != generation or self._rebuild[2] != owner:
+            raise RebuildRunningError("this rebuild was taken over by another process")
+
+    def _write_rebuilt(self, generation: int, rows: Sequence[RowChange]) -> None:
+        for job_id, is_new, row in rows:
+            table = self._jobs[generation % 2]
+            table[job_id] = dict(row) if is_new else {**table[job_id], **row}
+
+    def rebuild_switch(
+        self, generation: int, position: int, owner: str, fold: Callable[[list[LoggedEvent]], list[RowChange]]
+    ) -> int:
+        """See ``Store``."""
+        with self._lock:
+            self._check_rebuild(generation, owner)
+            self._write_rebuilt(generation, fold(self._log[position:]))
+            failpoint("rebuild.before_switch")
+            self._generation, self._rebuild = generation, None
+        failpoint("rebuild.after_switch")
+        return len(self._log)
+
+    def rebuild_drop_old(self) -> None:
+        """See ``Store``."""
+        with self._lock:
+            if self._rebuild is None:
+                self._jobs[(self._generation + 1) % 2].clear()
+        failpoint("rebuild.dropped")
 
     # -- followers ---------------------------------------------------------------------------------------------------
 

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ..domain.lease import Token
+    from .statements import Compiled
     from .store import ClaimQuery
 
 KEEPALIVE: Final = {"keepalives": 1, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
@@ -242,6 +243,15 @@ class PostgresStore(SqlStore):
                 raise
             raise mine from error
 
+    def lock_log(self, cursor: Any) -> None:
+        """The log's lock, until the transaction ends."""
+        cursor.execute(f"SELECT {functions.LOCK}")
+
+    def clear_jobs(self, cursor: Any, parity: int, delete: Compiled) -> None:
+        """TRUNCATE: nobody has read the generation that is not live for a long time."""
+        del delete
+        cursor.execute(f"TRUNCATE jobs_{parity}")
+
     @staticmethod
     def _roll_back(pinned: Pinned) -> None:
         if pinned.cursor is None:
@@ -404,29 +414,7 @@ class PostgresStore(SqlStore):
 
     def jobs(self, job_ids: Sequence[UUID]) -> dict[UUID, JobRow]:
         """The rows of many jobs."""
-        columns = ", ".join(f'"{name}"' for name in s.JOB_COLUMNS)
-        sql = f"SELECT {columns} FROM jobs_{self.state().generation % 2} WHERE id = ANY(%s)"  # noqa: S608
-        return {row[0]: self._row(row) for row in self.sql_rows(sql, (list(job_ids),))}
-
-    def find_jobs(
-        self, *, status: str | None = None, before: tuple[int, UUID] | None = None, limit: int = 25, tenant: str | None = None,
-        queue: str | None = None
-    ) -> list[JobRow]:
-        """See ``Store``."""
-        where, values = ["true"], []
-        for column, value in (("status", status), ("tenant", tenant), ("queue", queue)):
-            if value is not None:
-                where.append(f"{column} = %s")
-                values.append(value)
-        if before is not None:
-            where.append("(created_at, id) < (%s, %s)")
-            values += [before[0], before[1]]
-        columns = ", ".join(f'"{name}"' for name in s.JOB_COLUMNS)
-        sql = (
-            f"SELECT {columns} FROM jobs_{self.state().generation % 2} WHERE {' AND '.join(where)} "  # noqa: S608
-            "ORDER BY created_at DESC, id DESC LIMIT %s"
-        )
-        return [self._row(row) for row in self.sql_rows(sql, (*values, limit))]
+        return {row["id"]: row for row in self.live_rows("id = ANY(%s)", (list(job_ids),))}
 
     def read_many(self, stream_ids: Sequence[UUID]) -> dict[UUID, tuple[SnapshotRow | None, list[EventRow]]]:
         """Snapshot and tail of many streams, in one query."""

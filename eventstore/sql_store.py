@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -27,11 +28,16 @@ from . import schema as s
 from .append import Append, EventRow, Stored
 from .failpoint import failpoint
 from .mapper import event_id, evidence_of
+from .rebuild_sql import Rebuilds
 from .statements import Statements
-from .store import ConflictError, JobRow, LeaseRow, LogState, LoggedEvent, Seen, SnapshotRow
+from .store import ConflictError, JobRow, LeaseRow, LoggedEvent, LogState, Seen, SnapshotRow
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
+
+    from .statements import Compiled
+    from .store import RowChange
 
 _READ_LIMIT_OF_IN = 500
 
@@ -82,6 +88,7 @@ class SqlStore:
         self._guard = threading.Lock()
         self._pid = os.getpid()
         self._closed = False
+        self._live = 0  #: the generation that reads try first
 
     # -- connections -------------------------------------------------------------------------------------------------
 
@@ -216,10 +223,50 @@ class SqlStore:
         """The job's row."""
         return self.jobs([job_id]).get(job_id)
 
+    def live_rows(self, where: str, params: Sequence[Any]) -> list[JobRow]:
+        """Job rows of whichever generation is live: all from the old one or all from the new one (S14).
+
+        The generation is checked inside the statement, so a switch can't come between; then the statement is repeated.
+        """
+        columns = ", ".join(f'"{name}"' for name in s.JOB_COLUMNS)
+        mark = "?" if self.dialect == "sqlite" else "%s"
+        while True:
+            generation = self._live
+            live = f"(SELECT generation FROM log_state WHERE id = 1) = {mark}"
+            sql = f"SELECT {columns} FROM jobs_{generation % 2} WHERE {live} AND {where}"  # noqa: S608
+            found = self.sql_rows(sql, (generation, *params))
+            if found:
+                return [self._row(row) for row in found]
+            self._live = self.state().generation
+            if self._live == generation:
+                return []
+
     def _row(self, found: Any) -> JobRow:
         row = dict(zip(s.JOB_COLUMNS, found, strict=True))
         row["id"] = self.from_id(row["id"])
         return row
+
+    def find_jobs(
+        self,
+        *,
+        status: str | None = None,
+        before: tuple[int, UUID] | None = None,
+        limit: int = 25,
+        tenant: str | None = None,
+        queue: str | None = None,
+    ) -> list[JobRow]:
+        """A page of jobs, newest first, behind the key (created_at, id) *before*."""
+        mark = "?" if self.dialect == "sqlite" else "%s"
+        where: list[str] = ["1 = 1"]
+        params: list[Any] = []
+        for column, value in (("status", status), ("tenant", tenant), ("queue", queue)):
+            if value is not None:
+                where.append(f"{column} = {mark}")
+                params.append(value)
+        if before is not None:
+            where.append(f"(created_at, id) < ({mark}, {mark})")
+            params += [before[0], self.to_id(before[1])]
+        return self.live_rows(f"{' AND '.join(where)} ORDER BY created_at DESC, id DESC LIMIT {mark}", (*params, limit))
 
     def unit_states(self, job_id: UUID, units: Sequence[str] | None = None) -> dict[str, bytes]:
         """Stored unit-completed bytes by unit key."""
@@ -257,6 +304,58 @@ class SqlStore:
         """How far the named follower has come."""
         found = self.rows(self.statements.tracked, {"name": name})
         return found[0][0] if found else None
+
+    # -- outbox ------------------------------------------------------------------------------------------------------
+
+    def outbox(self, limit: int) -> list[tuple[int, str]]:
+        """Committed outbox rows (id, spec), in the order of their ids."""
+        return [(row[0], row[1]) for row in self.rows(self.statements.outbox, {"count": limit})]
+
+    def delete_outbox(self, ids: Sequence[int]) -> None:
+        """Remove rows that are in the log now."""
+        with self.writing("claim") as cursor:
+            self.statements.delete_outbox.run_many(cursor, [{"id": row_id} for row_id in ids])
+
+    def outbox_spec(self, job_id: UUID) -> str | None:
+        """The spec of a job that is still in the outbox."""
+        found = self.rows(self.statements.outbox_spec, {"job_id": job_id})
+        return found[0][0] if found else None
+
+    # -- rebuild of the job table ------------------------------------------------------------------------------------
+
+    def writing(self, name: str) -> AbstractContextManager[Any]:
+        """A write transaction on the connection *name*."""
+        raise NotImplementedError
+
+    def lock_log(self, cursor: Any) -> None:
+        """Keep appends out until the transaction ends."""
+
+    def clear_jobs(self, cursor: Any, parity: int, delete: Compiled) -> None:
+        """Empty the generation that is not live."""
+        del parity
+        delete.run(cursor, {})
+
+    @cached_property
+    def _rebuilds(self) -> Rebuilds:
+        return Rebuilds(self)
+
+    def rebuild_begin(self, owner: str, micros: int) -> tuple[int, int]:
+        """See ``Store``."""
+        return self._rebuilds.begin(owner, micros)
+
+    def rebuild_write(self, generation: int, rows: Sequence[RowChange], position: int, owner: str, micros: int) -> None:
+        """See ``Store``."""
+        self._rebuilds.write(generation, rows, position, owner, micros)
+
+    def rebuild_switch(
+        self, generation: int, position: int, owner: str, fold: Callable[[list[LoggedEvent]], list[RowChange]]
+    ) -> int:
+        """See ``Store``."""
+        return self._rebuilds.switch(generation, position, owner, fold)
+
+    def rebuild_drop_old(self) -> None:
+        """See ``Store``."""
+        self._rebuilds.drop_old()
 
     # -- diagnosing --------------------------------------------------------------------------------------------------
 

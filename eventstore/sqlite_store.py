@@ -541,31 +541,11 @@ class SqliteStore(SqlStore):
 
     def jobs(self, job_ids: Sequence[UUID]) -> dict[UUID, JobRow]:
         """The rows of many jobs."""
-        parity = self.state().generation % 2
         found: dict[UUID, JobRow] = {}
         for some in chunks(job_ids, 500):
-            sql = f"SELECT * FROM jobs_{parity} WHERE id IN ({placeholders(len(some))})"  # noqa: S608
-            for row in self.sql_rows(sql, [job.bytes for job in some]):
-                made = self._row(row)
-                found[made["id"]] = made
+            rows = self.live_rows(f"id IN ({placeholders(len(some))})", [job.bytes for job in some])
+            found.update((row["id"], row) for row in rows)
         return found
-
-    def find_jobs(
-        self, *, status: str | None = None, before: tuple[int, UUID] | None = None, limit: int = 25, tenant: str | None = None,
-        queue: str | None = None
-    ) -> list[JobRow]:
-        """See ``Store``."""
-        parity = self.state().generation % 2
-        where, values = ["1 = 1"], []
-        for column, value in (("status", status), ("tenant", tenant), ("queue", queue)):
-            if value is not None:
-                where.append(f"{column} = ?")
-                values.append(value)
-        if before is not None:
-            where.append("(created_at, id) < (?, ?)")
-            values += [before[0], before[1].bytes]
-        sql = f"SELECT * FROM jobs_{parity} WHERE {' AND '.join(where)} ORDER BY created_at DESC, id DESC LIMIT ?"  # noqa: S608
-        return [self._row(row) for row in self.sql_rows(sql, (*values, limit))]
 
     def read_many(self, stream_ids: Sequence[UUID]) -> dict[UUID, tuple[SnapshotRow | None, list[EventRow]]]:
         """Snapshot and tail of many streams, read as one."""

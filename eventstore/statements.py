@@ -100,6 +100,11 @@ class Statements:
         self.tracked = self.compile(
             sa.select(s.tracking.c.notification_id).where(s.tracking.c.application_name == sa.bindparam("name"))
         )
+        box = s.outbox.c
+        count = sa.bindparam("count", type_=sa.Integer())
+        self.outbox = self.compile(sa.select(box.id, box.spec).order_by(box.id).limit(count))
+        self.delete_outbox = self.compile(sa.delete(s.outbox).where(box.id == sa.bindparam("id")))
+        self.outbox_spec = self.compile(sa.select(box.spec).where(box.job_id == job).limit(1))
         self._stored, self._stream = stored, stream
         self.update_job = cache(self._update_job)
         self.read = cache(self._read)

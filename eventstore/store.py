@@ -56,6 +56,14 @@ class LeaseRow(NamedTuple):
     presence: str
 
 
+class RowChange(NamedTuple):
+    """What a rebuild writes for one job: a whole new row, or the columns that change."""
+
+    job_id: UUID
+    is_new: bool
+    row: JobRow
+
+
 @dataclass(frozen=True, slots=True)
 class ClaimQuery:
     """Which due jobs a worker would take.
@@ -224,6 +232,37 @@ class Store(Protocol):
 
     def set_gate(self, gate: str, slots: int | None, closed_until: int) -> None:
         """Declare a gate's slots and until when it is closed."""
+
+    # -- outbox
+
+    def outbox(self, limit: int) -> list[tuple[int, str]]:
+        """Committed outbox rows (id, spec), in the order of their ids."""
+
+    def delete_outbox(self, ids: Sequence[int]) -> None:
+        """Remove rows that are in the log now."""
+
+    def outbox_spec(self, job_id: UUID) -> str | None:
+        """The spec of a job that is still in the outbox."""
+
+    # -- rebuild of the job table
+
+    def rebuild_begin(self, owner: str, micros: int) -> tuple[int, int]:
+        """The generation to fill and the position to go on behind; alive for *micros*.
+
+        Raises:
+            RebuildRunningError: somebody else's rebuild is alive.
+        """
+
+    def rebuild_write(self, generation: int, rows: Sequence[RowChange], position: int, owner: str, micros: int) -> None:
+        """Put *rows* into the new generation and move its position, in one transaction."""
+
+    def rebuild_switch(
+        self, generation: int, position: int, owner: str, fold: Callable[[list[LoggedEvent]], list[RowChange]]
+    ) -> int:
+        """Catch up and make *generation* the live one, under the log's lock."""
+
+    def rebuild_drop_old(self) -> None:
+        """Empty the generation that is not live."""
 
     # -- followers
 

@@ -80,6 +80,12 @@ def frozen(job: Job) -> tuple[dict[str, Any], int]:
     return state(job), len(job.pending_events)
 
 
+def topics(job: Job) -> list[str]:
+    """What happened, in short."""
+    happened: list[Any] = list(job.pending_events)
+    return [event.TOPIC.removeprefix("joblog.job.") for event in happened]
+
+
 def through_json(event: Any) -> Any:
     """The event as it comes back from the log."""
     fields = {k: v for k, v in vars(event).items() if k != "originator_id"}

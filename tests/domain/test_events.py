@@ -30,7 +30,7 @@ from tests.domain.builders import (
 from tests.stored.samples import STREAM, sample
 
 HEAD = {"originator_id", "originator_version", "timestamp", "event_id"}
-EVERY_CLASS = (*e.ALL, *queue.ALL, *log_events.ALL)
+EVERY_CLASS: tuple[type[Any], ...] = (*e.ALL, *queue.ALL, *log_events.ALL)
 
 #: What bounds each field that no type bounds.  A new field needs an entry: an event is for ever, and so is its size.
 BOUNDS = {

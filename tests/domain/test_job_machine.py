@@ -15,11 +15,12 @@ from joblog.domain import events as e
 from joblog.domain.job import Job, fold
 from joblog.domain.lease import Token
 from joblog.domain.retry import RetryPolicy
-from joblog.domain.status import ENDED, FINAL, TRANSITIONS, Status
+from joblog.domain.spec import JobSpec
+from joblog.domain.status import CLAIMABLE, ENDED, FINAL, TRANSITIONS, Status
 from tests.domain.builders import (
     ADA,
     NOW,
-    a_job,
+    a_spec,
     claim,
     crash,
     frozen,
@@ -36,34 +37,50 @@ UNIT_EVENTS = (e.UnitAttempted, e.UnitCompleted, e.UnitSkipped, e.CheckpointAdva
 WAITS = st.integers(-5, 90).map(lambda seconds: timedelta(seconds=seconds))
 
 
-SPECS = {"total": st.none() | st.integers(0, 6), "retries": st.integers(0, 3), "wait": WAITS}
+SPECS = st.builds(
+    a_spec,
+    total=st.none() | st.integers(0, 6),
+    retry=st.builds(RetryPolicy, retries=st.integers(0, 3)),
+    due_at=WAITS.map(NOW.__add__),
+)
 
 
 def is_running(machine: "JobMachine") -> bool:
     return machine.job.status is Status.RUNNING
 
 
+def is_claimable(machine: "JobMachine") -> bool:
+    return machine.job.status in CLAIMABLE
+
+
 def is_final(machine: "JobMachine") -> bool:
     return machine.job.status in FINAL
+
+
+def is_alive(machine: "JobMachine") -> bool:
+    return not is_final(machine)
 
 
 class JobMachine(RuleBasedStateMachine):
     tokens = Bundle("tokens")
 
-    @initialize(target=tokens, **SPECS)
-    def submit(self, total: int | None, retries: int, wait: timedelta) -> Token:
+    @initialize(target=tokens, spec=SPECS)
+    def submit(self, spec: JobSpec) -> Token:
+        return self.start(spec)
+
+    @precondition(is_final)
+    @rule(target=tokens, spec=SPECS)
+    def submit_another(self, spec: JobSpec) -> Token:
+        self.teardown()
+        return self.start(spec)
+
+    def start(self, spec: JobSpec) -> Token:
         self.now = NOW
-        self.job = a_job(total=total, retry=RetryPolicy(retries=retries), due_at=NOW + wait)
-        self.model = JobModel(NOW + wait, total=total, attempts=retries + 1)
+        self.job = Job.submit(spec, now=NOW)
+        self.model = JobModel(self.job.due_at, total=spec.total, attempts=spec.retry.max_attempts)
         self.finished: set[int] = set()
         self.lived: list[tuple[int, dict[str, Any]]] = []
         return Token(1, 99)
-
-    @precondition(is_final)
-    @rule(target=tokens, **SPECS)
-    def submit_another(self, total: int | None, retries: int, wait: timedelta) -> Token:
-        self.teardown()
-        return self.submit(total, retries, wait)
 
     def both(self, expected: Answer, command: Callable[[], object]) -> bool:
         """Do it; refused exactly where the model says so, and then without a trace."""
@@ -82,21 +99,26 @@ class JobMachine(RuleBasedStateMachine):
     def time_passes(self, seconds: int) -> None:
         self.now += timedelta(seconds=seconds)
 
+    @precondition(is_alive)
     @rule(target=tokens)
     def claim(self) -> Token:
-        self.both(self.model.claim(self.now), lambda: claim(self.job, now=self.now))
-        return Token(1, self.job.token)
+        return self.claimed()
 
+    @precondition(is_claimable)
     @rule(target=tokens)
     def wait_and_claim(self) -> Token:
         self.now = max(self.now, self.job.due_at)
-        return self.claim()
+        return self.claimed()
+
+    def claimed(self) -> Token:
+        self.both(self.model.claim(self.now), lambda: claim(self.job, now=self.now))
+        return self.token
 
     @precondition(is_running)
     @rule(counts=st.booleans())
     def die(self, *, counts: bool) -> None:
-        expected = self.model.expire(self.now, counts=counts)
-        self.both(expected, lambda: crash(self.job, counts=counts, now=self.now))
+        self.model.expire(self.now, counts=counts)
+        self.both(None, lambda: crash(self.job, counts=counts, now=self.now))
 
     @rule(token=tokens)
     def come_back_as_a_zombie(self, token: Token) -> None:
@@ -110,7 +132,7 @@ class JobMachine(RuleBasedStateMachine):
     @rule(ahead=st.integers(0, 2))
     def attempt(self, ahead: int) -> None:
         unit = str(self.job.sequence + ahead)
-        expected = self.model.attempt(self.job.token, unit)
+        expected = self.model.attempt(unit)
         self.both(expected, lambda: self.job.attempt_unit(self.token, unit, now=self.now))
 
     @precondition(is_running)
@@ -125,7 +147,7 @@ class JobMachine(RuleBasedStateMachine):
         advance = (0 if late and new else self.grown(new)) + wrong
         names = [str(unit) for unit in new]
         if (new or advance) and self.both(
-            self.model.settle(self.job.token, names, "done", advance),
+            self.model.settle(names, "done", advance),
             lambda: self.job.complete_units(self.token, units(*names), now=self.now, advance=advance),
         ):
             self.finished |= set(new)
@@ -136,7 +158,7 @@ class JobMachine(RuleBasedStateMachine):
         unit = self.job.sequence + ahead
         advance = self.grown([unit])
         if unit not in self.finished and self.both(
-            self.model.settle(self.job.token, [str(unit)], "skipped", advance),
+            self.model.settle([str(unit)], "skipped", advance),
             lambda: self.job.skip_unit(self.token, str(unit), code="bad", text="bad", now=self.now, advance=advance),
         ):
             self.finished.add(unit)
@@ -156,36 +178,31 @@ class JobMachine(RuleBasedStateMachine):
     @rule(ahead=st.integers(0, 2), wait=WAITS)
     def schedule_retry(self, ahead: int, wait: timedelta) -> None:
         unit, at = str(self.job.sequence + ahead), self.now + wait
-        expected = self.model.retry(self.job.token, unit, at, self.now)
+        expected = self.model.retry(unit, at, self.now)
         self.both(expected, lambda: schedule(self.job, self.token, unit, at=at, now=self.now))
 
     @precondition(is_running)
-    @rule(cause=st.sampled_from(["yield", "shutdown", "wait"]), wait=st.none() | WAITS)
-    def release(self, cause: str, wait: timedelta | None) -> None:
+    @rule(how=st.sampled_from(["yield", "shutdown", "wait", "park", "park", "fail"]), wait=st.none() | WAITS)
+    def stop(self, how: str, wait: timedelta | None) -> None:
         at = None if wait is None else self.now + wait
-        expected = self.model.end(self.job.token, "waiting" if cause == "wait" else "queued", self.now, at)
-        self.both(expected, lambda: self.job.release(self.token, cause=cause, now=self.now, due_at=at))
-
-    @precondition(is_running)
-    @rule(wait=st.none() | WAITS)
-    def park(self, wait: timedelta | None) -> None:
-        at = None if wait is None else self.now + wait
-        expected = self.model.end(self.job.token, "paused", self.now, at)
-        self.both(expected, lambda: self.job.park(self.token, reason="quota", text="", now=self.now, not_before=at))
-
-    @precondition(is_running)
-    @rule()
-    def fail(self) -> None:
-        expected = self.model.end(self.job.token, "failed", self.now)
-        self.both(expected, lambda: self.job.fail(self.token, reason="bad", text="", now=self.now))
+        ends = {"wait": "waiting", "park": "paused", "fail": "failed"}.get(how, "queued")
+        expected = self.model.end(ends, self.now, at)
+        if how == "park":
+            run = partial(self.job.park, self.token, reason="quota", text="", not_before=at)
+        elif how == "fail":
+            run = partial(self.job.fail, self.token, reason="bad", text="")
+        else:
+            run = partial(self.job.release, self.token, cause=how, due_at=at)
+        self.both(expected, partial(run, now=self.now))
 
     @precondition(is_running)
     @rule()
     def complete(self) -> None:
-        expected = self.model.end(self.job.token, "completed", self.now)
+        expected = self.model.end("completed", self.now)
         self.both(expected, lambda: self.job.complete(self.token, now=self.now))
 
-    @rule(command=st.sampled_from(["pause", "resume", "resume", "retry_now", "cancel"]))
+    @precondition(is_alive)
+    @rule(command=st.sampled_from(["pause", "pause", "resume", "resume", "resume", "retry_now", "retry_now", "cancel"]))
     def operator(self, command: str) -> None:
         expected = self.model.ask(command, self.now)
         self.both(expected, lambda: getattr(self.job, command)(ADA, now=self.now))

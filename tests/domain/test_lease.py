@@ -21,13 +21,13 @@ def test_a_heartbeat_below_half_the_lease_may_start(lease: float, heartbeat: flo
 @pytest.mark.parametrize(("lease", "heartbeat"), [(30, 15), (30, 15.000001), (30, 30), (30, 0), (30, -1)])
 def test_a_heartbeat_without_a_second_chance_is_refused(lease: float, heartbeat: float) -> None:
     """LEA-05."""
-    with pytest.raises(InvalidFieldError, match="^heartbeat: "):
+    with pytest.raises(InvalidFieldError, match=r"^heartbeat: "):
         policy(lease, heartbeat)
 
 
 @pytest.mark.parametrize("lease", [0, -30])
 def test_a_lease_without_a_span_is_refused(lease: float) -> None:
-    with pytest.raises(InvalidFieldError, match="^lease: "):
+    with pytest.raises(InvalidFieldError, match=r"^lease: "):
         policy(lease, lease / 3)
 
 

@@ -59,7 +59,7 @@ def test_jitter_only_lengthens_and_the_ceiling_holds(policy: RetryPolicy, attemp
     base, delay = policy.delay(attempt, 0.0), policy.delay(attempt, random)
 
     assert timedelta(0) <= base <= delay <= timedelta(seconds=policy.ceiling_seconds)
-    assert delay <= base * (1 + policy.jitter) + timedelta(microseconds=2)
+    assert delay <= base * (1 + policy.jitter) + timedelta(microseconds=2 + policy.jitter)
 
 
 @pytest.mark.parametrize(

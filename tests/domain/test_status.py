@@ -9,7 +9,6 @@ from joblog.domain.errors import LeaseHeldError, LeaseLostError, StateError, Wro
 from joblog.domain.job import Job
 from joblog.domain.lease import Token
 from joblog.domain.status import CLAIMABLE, ENDED, FINAL, TRANSITIONS, Status
-
 from tests.domain.builders import (
     ADA,
     NOW,

@@ -65,7 +65,6 @@ hidden byte S1, S2, S5, S6, S7, S8, S9, S10, S12, WISH, L7;
 #define DONE    4                /* lease-released, completed                                  */
 
 /* ---- the log, as its fold ------------------------------------------------------------------ */
-byte ver;                        /* version of the stream                                      */
 byte status;
 byte wish;
 byte toktop;                     /* newest token granted                                       */
@@ -82,28 +81,51 @@ byte grant;                      /* grants so far; unlike a token never reused  
 byte rowg;                       /* the grant in the row                                       */
 bool told;                       /* its holder was told for good that the lease is lost        */
 byte effect;                     /* bit u: the side effect of unit u happened                  */
-bool asked;                      /* a wish is in the log and not yet honoured                  */
-byte askedg;                     /* the grant that held the job then                           */
-bool after;                      /* and it completed a unit since                              */
+byte asked;                      /* a wish is in the log, not honoured: 1, and the holder      */
+                                 /* completed a unit since: 2, and that holder is gone: 3      */
 
 /* ---- a worker: its grant, what it has folded, the one append it is about ------------------- */
 typedef Worker {
-  byte g, tok, exp;              /* grant, token, version it has folded up to                  */
+  byte g;                        /* its grant                                                  */
+  bool cur;                      /* the version it has folded up to is still the newest        */
   byte seen, wish;               /* units and wish as of then                                  */
   bool crashed;
   byte kind, u;                  /* the append; (kind, u, grant) are its event ids             */
-  bool landed;                   /* ghost: those ids are in the log                            */
+  byte landed;                   /* ghost: they are in the log, 1 = nothing came after them    */
   bool lost                      /* the store's answer: fenced off                             */
 };
 Worker me[W];
 
-typedef Message { byte kind, who, g, tok, exp, seen, wish, u, dup };
-Message net[C];                  /* dup, ghost: its ids are in the log, 2 = at its own version */
+typedef Message {
+  byte kind, g;
+  byte who;                      /* the worker that waits for the answer, + 1; 0 = none does   */
+  bool cur;                      /* the version it expects is the newest                       */
+  byte seen, wish, u;
+  byte dup                       /* ghost: its ids are in the log, 2 = where it expects them   */
+};
+Message net[C];
+
+bool takercur, opcur;            /* the same of the other two                                  */
 
 #define BIT(u)    (1 << (u))
 #define HAS(s, u) (((s) >> (u)) & 1)
 #define ALL       (BIT(U) - 1)
 #define PREFIX(s) (HAS(s, 0) -> (HAS(s, 1) -> (HAS(s, 2) -> 3 : 2) : 1) : 0)
+
+#if C == 1
+#define EACH_MESSAGE(f, a) f(0, a)
+#elif C == 2
+#define EACH_MESSAGE(f, a) f(0, a); f(1, a)
+#else
+#define EACH_MESSAGE(f, a) f(0, a); f(1, a); f(2, a)
+#endif
+#if W == 1
+#define EACH_WORKER(f) f(0)
+#elif W == 2
+#define EACH_WORKER(f) f(0); f(1)
+#else
+#define EACH_WORKER(f) f(0); f(1); f(2)
+#endif
 
 #ifdef TOKREUSE                  /* MUTANT: the token is counted in the row, which is deleted  */
 #define TOKEN(g) 1
@@ -112,9 +134,9 @@ Message net[C];                  /* dup, ghost: its ids are in the log, 2 = at i
 #endif
 
 #if defined(NOVERSION) || defined(NOVERSION_MAX)   /* MUTANTS: no compare-and-set             */
-#define NEXT(e) true
+#define NEXT(cur) true
 #else
-#define NEXT(e) ((e) == ver)
+#define NEXT(cur) (cur)
 #endif
 
 #ifdef NO_READBACK               /* MUTANT: unknown = refused, built anew with new event ids   */
@@ -144,9 +166,9 @@ Message net[C];                  /* dup, ghost: its ids are in the log, 2 = at i
 #ifdef NOFENCE                   /* MUTANT                                                     */
 #define FENCE(i) true
 #elif defined(RELEASE_IGNORES_TOKEN)               /* MUTANT: DELETE ... WHERE job_id          */
-#define FENCE(i) (net[i].kind == RELEASE || row && rowtok == net[i].tok && VALID)
+#define FENCE(i) (net[i].kind == RELEASE || row && rowtok == TOKEN(net[i].g) && VALID)
 #else
-#define FENCE(i) (row && rowtok == net[i].tok && VALID)
+#define FENCE(i) (row && rowtok == TOKEN(net[i].g) && VALID)
 #endif
 
 #ifdef RENEW_IGNORES_TOKEN       /* MUTANT                                                     */
@@ -165,15 +187,23 @@ Message net[C];                  /* dup, ghost: its ids are in the log, 2 = at i
 
 /* ---- the log ------------------------------------------------------------------------------- */
 
-inline insert(expected) {        /* any event: UNIQUE(stream, version)                         */
+inline older(i, x) { net[i].cur = false }
+inline behind(i) { me[i].cur = false; if :: me[i].landed -> me[i].landed = 2 :: else fi }
+
+inline insert(current) {         /* any event: UNIQUE(stream, version)                         */
 #ifndef NOVERSION_MAX            /* MUTANT: the store numbers the event itself                 */
-  MUST(S5, expected == ver);
+  MUST(S5, current);                               /* version = the last one + 1               */
 #endif
   MUST(S12, !TERMINAL);
-  ver++
+  takercur = false; opcur = false;                 /* whatever others know is now older        */
+  EACH_WORKER(behind);
+  EACH_MESSAGE(older, 0)
 }
 
-inline drop_row() { row = false; live = false; rowtok = 0; rowg = 0; told = false }
+inline drop_row() {
+  row = false; live = false; rowtok = 0; rowg = 0; told = false;
+  if :: asked -> asked = 3 :: else fi
+}
 
 inline honour(asks) {            /* paused or cancelled, in the commit that frees the job      */
   if
@@ -186,37 +216,28 @@ inline honour(asks) {            /* paused or cancelled, in the commit that free
 #else
   wish = NONE;
 #endif
-  if :: asks != NONE -> asked = false; askedg = 0; after = false :: else fi
+  if :: asks != NONE -> asked = 0 :: else fi
 }
 
 /* ---- appends of the holder: the store's one transaction ------------------------------------ */
 
-#define SAME(i, k, gg, uu, ww) \
-  (net[i].kind == (k) && net[i].g == (gg) && net[i].u == (uu) && ((k) != RELEASE || net[i].wish == (ww)))
+#define SAME(i, j) (net[i].who == net[j].who && net[i].g == net[j].g && \
+  net[i].kind == net[j].kind && net[i].u == net[j].u && net[i].wish == net[j].wish)
+#define MINE(i, p) (net[i].kind == me[p].kind && net[i].u == me[p].u && \
+  (net[i].kind != RELEASE || net[i].wish == me[p].wish))
 
-inline mark_copy(i, j) {
-  if
-  :: i != j && SAME(j, net[i].kind, net[i].g, net[i].u, net[i].wish) ->
-     net[j].dup = (net[j].exp == net[i].exp -> 2 : 1)
-  :: else
-  fi
+inline mark_copy(j, i) {
+  if :: i != j && SAME(i, j) -> net[j].dup = (net[j].cur -> 2 : 1) :: else fi
 }
 
 inline land(i) {
   MUST(S2, !net[i].dup && !told);                  /* no id twice, none after a refusal        */
   MUST(S6, row && rowg == net[i].g);               /* only the grant that holds the job        */
-  insert(net[i].exp);
-  mark_copy(i, 0);
-#if C > 1
-  mark_copy(i, 1);
-#endif
-#if C > 2
-  mark_copy(i, 2);
-#endif
+  EACH_MESSAGE(mark_copy, i);
+  insert(net[i].cur);
   if
-  :: SAME(i, me[net[i].who].kind, me[net[i].who].g, me[net[i].who].u, me[net[i].who].wish) ->
-     me[net[i].who].landed = true
-  :: else -> MARK(landed_after_a_crash)
+  :: net[i].who && MINE(i, net[i].who - 1) -> me[net[i].who - 1].landed = 1
+  :: else -> MARK(landed_unasked)
   fi;
   if
   :: net[i].kind == ATTEMPT -> MARK(unit_attempted)
@@ -224,8 +245,8 @@ inline land(i) {
      MUST(S8, !HAS(units, net[i].u));
      MUST(S9, HAS(effect, net[i].u));
      MUST(S10, PREFIX(net[i].seen | BIT(net[i].u)) >= ckpt);
-     MUST(WISH, !asked || askedg == net[i].g && !after);
-     if :: asked -> after = true; MARK(unit_recorded_after_the_wish) :: else fi;
+     MUST(WISH, asked <= 1);
+     if :: asked -> asked = 2; MARK(unit_recorded_after_the_wish) :: else fi;
      units = units | BIT(net[i].u);
      ckpt = PREFIX(net[i].seen | BIT(net[i].u));
      crashed = false;
@@ -240,9 +261,8 @@ inline land(i) {
 
 inline fenced(i) {               /* a definite answer, to the sender if it still asks          */
   if
-  :: me[net[i].who].exp == net[i].exp &&
-     SAME(i, me[net[i].who].kind, me[net[i].who].g, me[net[i].who].u, me[net[i].who].wish) ->
-     me[net[i].who].lost = true; MARK(fenced_off)
+  :: net[i].who && me[net[i].who - 1].cur && MINE(i, net[i].who - 1) ->
+     me[net[i].who - 1].lost = true; MARK(fenced_off)
   :: else -> MARK(fenced_off_unheard)
   fi
 }
@@ -264,23 +284,23 @@ inline append(i) {               /* transition; this order of checks matters    
 #endif
   :: else ->
      if
-     :: !NEXT(net[i].exp) -> MARK(version_refused) /* 2 compare-and-set                        */
-     :: NEXT(net[i].exp) && !FENCE(i) -> fenced(i) /* 3 fence on the lease row                 */
-     :: NEXT(net[i].exp) && FENCE(i) && KEYFREE(net[i].kind, net[i].u) -> land(i)
-     :: NEXT(net[i].exp) && FENCE(i) && !KEYFREE(net[i].kind, net[i].u) -> MARK(key_refused)       /* 4 unit key   */
+     :: !NEXT(net[i].cur) -> MARK(version_refused) /* 2 compare-and-set                        */
+     :: NEXT(net[i].cur) && !FENCE(i) -> fenced(i) /* 3 fence on the lease row                 */
+     :: NEXT(net[i].cur) && FENCE(i) && KEYFREE(net[i].kind, net[i].u) -> land(i)
+     :: NEXT(net[i].cur) && FENCE(i) && !KEYFREE(net[i].kind, net[i].u) -> MARK(key_refused)       /* 4 unit key   */
      fi
   fi;
   clear(i)
 }
 
 inline clear(i) {
-  net[i].kind = 0; net[i].who = 0; net[i].g = 0; net[i].tok = 0; net[i].exp = 0;
+  net[i].kind = 0; net[i].g = 0; net[i].who = 0; net[i].cur = false;
   net[i].seen = 0; net[i].wish = 0; net[i].u = 0; net[i].dup = 0
 }
 
 inline post(i) {
-  net[i].kind = me[p].kind; net[i].who = p; net[i].g = me[p].g; net[i].tok = me[p].tok;
-  net[i].exp = me[p].exp; net[i].u = me[p].u;
+  net[i].kind = me[p].kind; net[i].g = me[p].g; net[i].who = p + 1; net[i].cur = me[p].cur;
+  net[i].u = me[p].u;
   net[i].seen = (me[p].kind == UNIT -> me[p].seen : 0);
   net[i].wish = (me[p].kind == RELEASE -> me[p].wish : 0);
   net[i].dup = (me[p].landed -> 2 : 0)
@@ -298,12 +318,12 @@ inline renew(g) {                /* transition: one statement for all jobs of a 
 inline expire() {                /* transition: takeover, decided under the row lock           */
   if
 #ifdef EXPIRE_UNLOCKED           /* VARIANT: decided by an earlier look at the row             */
-  :: row && rowtok == t && NEXT(e) ->
+  :: row && rowtok == t && NEXT(takercur) ->
 #else
-  :: row && !live && NEXT(e) ->
+  :: row && !live && NEXT(takercur) ->
 #endif
      MUST(S7, !live);
-     insert(e); crashed = true; drop_row();
+     insert(takercur); crashed = true; drop_row();
 #if defined(WISH_LOST) || defined(WISH_LATER)      /* MUTANT, VARIANT                          */
      honour(NONE)
 #else
@@ -317,12 +337,15 @@ inline expire() {                /* transition: takeover, decided under the row 
 /* ---- the worker ---------------------------------------------------------------------------- */
 
 inline fold() {                  /* it loads the stream, and the unit results                  */
-  me[p].exp = ver; me[p].seen = RESULTS; me[p].wish = wish; me[p].crashed = crashed
+  me[p].cur = true; me[p].seen = RESULTS; me[p].wish = wish; me[p].crashed = crashed
 }
 
+inline orphan(i, p) { if :: net[i].who == p + 1 -> net[i].who = 0 :: else fi }
+
 inline forget() {                /* lost, handed back, or kill -9                              */
-  me[p].g = 0; me[p].tok = 0; me[p].exp = 0; me[p].seen = 0; me[p].wish = 0; me[p].crashed = 0;
-  me[p].kind = 0; me[p].u = 0; me[p].landed = 0; me[p].lost = 0
+  me[p].g = 0; me[p].cur = false; me[p].seen = 0; me[p].wish = 0; me[p].crashed = 0;
+  me[p].kind = 0; me[p].u = 0; me[p].landed = 0; me[p].lost = 0;
+  EACH_MESSAGE(orphan, p)
 }
 
 inline lose() {                  /* it has been told for good: this grant appends no more      */
@@ -332,17 +355,17 @@ inline lose() {                  /* it has been told for good: this grant append
 
 inline claim() {                 /* transition                                                 */
   if
-  :: NEXT(me[p].exp) && !row ->                    /* the row's key is the job                 */
-     insert(me[p].exp);
+  :: NEXT(me[p].cur) && !row ->                    /* the row's key is the job                 */
+     insert(me[p].cur);
      grant++;
 #ifndef TOKREUSE_DEEPER          /* MUTANT: let the consequence show                           */
      MUST(S7, TOKEN(grant) > toktop);
 #endif
      toktop = TOKEN(grant); status = RUNNING;
      row = true; live = true; rowtok = toktop; rowg = grant;
-     me[p].g = grant; me[p].tok = toktop; fold();
+     me[p].g = grant; fold();
      if :: grant == T -> MARK(all_grants_used) :: else fi
-  :: else -> me[p].exp = 0; MARK(claim_refused)
+  :: else -> me[p].cur = false; MARK(claim_refused)
   fi
 }
 
@@ -367,7 +390,7 @@ active [W] proctype worker() {   /* first, so that _pid is 0 .. W-1             
   byte p = _pid;
 
 end_idle:
-  atomic { status == QUEUED && grant < T -> me[p].exp = ver };    /* from the index: maybe stale */
+  atomic { status == QUEUED && grant < T -> me[p].cur = true };   /* from the index: maybe stale */
   atomic { claim(); if :: me[p].g == 0 -> goto end_idle :: else fi };
 
 boundary:
@@ -385,7 +408,7 @@ boundary:
   :: atomic { me[p].wish == NONE && me[p].seen == ALL -> complete(); goto send }
   :: atomic { me[p].wish != NONE -> release(); goto send }        /* honoured at the boundary  */
   :: atomic { me[p].wish == NONE -> release(); goto send }        /* yield, shutdown           */
-  :: atomic { !RENEWABLE(me[p].tok) -> lose(); goto end_idle }    /* renewal: no row           */
+  :: atomic { !RENEWABLE(TOKEN(me[p].g)) -> lose(); goto end_idle }    /* renewal: no row           */
   :: atomic { forget(); MARK(kill_at_boundary); goto end_idle }
   fi;
 
@@ -395,7 +418,7 @@ body:
 #endif
   if
   :: atomic { effect = effect | BIT(me[p].u); complete_unit(); goto send }
-  :: atomic { !RENEWABLE(me[p].tok) -> lose(); goto end_idle }
+  :: atomic { !RENEWABLE(TOKEN(me[p].g)) -> lose(); goto end_idle }
   :: atomic { forget(); MARK(kill_in_body); goto end_idle }
   fi;
 
@@ -408,7 +431,7 @@ send:
 #if C > 2
   :: atomic { net[2].kind == 0 -> post(2) }
 #endif
-  :: atomic { !RENEWABLE(me[p].tok) -> lose(); goto end_idle }
+  :: atomic { !RENEWABLE(TOKEN(me[p].g)) -> lose(); goto end_idle }
   :: atomic { forget(); MARK(kill_before_send); goto end_idle }
   fi;
 
@@ -419,7 +442,7 @@ send:
   :: atomic { me[p].landed ->                      /* ok; or unknown, and read back            */
 #endif
        MUST(S1, me[p].landed);
-       me[p].landed = false; me[p].lost = false; me[p].exp++;
+       me[p].cur = (me[p].landed == 1); me[p].landed = 0; me[p].lost = false;
        if
        :: me[p].kind == ATTEMPT -> me[p].kind = 0; goto body
        :: me[p].kind == UNIT ->
@@ -430,11 +453,11 @@ send:
   :: atomic { me[p].lost ->                        /* fenced off: a definite refusal           */
        MUST(S2, !me[p].landed);
        lose(); goto end_idle }
-  :: atomic { (!me[p].landed || !READBACK) && ver > me[p].exp ->  /* version refused           */
+  :: atomic { (!me[p].landed || !READBACK) && !me[p].cur ->  /* version refused           */
        if
-       :: NEWER(me[p].tok) -> MUST(S2, !me[p].landed); lose(); MARK(newer_token); goto end_idle
+       :: NEWER(TOKEN(me[p].g)) -> MUST(S2, !me[p].landed); lose(); MARK(newer_token); goto end_idle
        :: else ->
-          fold(); me[p].lost = false; me[p].landed = false;
+          fold(); me[p].lost = false; me[p].landed = 0;
           if
           :: me[p].kind == UNIT -> MARK(unit_sent_at_a_newer_version); goto send
           :: me[p].kind != UNIT && me[p].wish != NONE ->
@@ -442,11 +465,11 @@ send:
           :: else -> goto send
           fi
        fi }
-  :: atomic { !me[p].landed && ver == me[p].exp && !KEYFREE(me[p].kind, me[p].u) ->
+  :: atomic { !me[p].landed && me[p].cur && !KEYFREE(me[p].kind, me[p].u) ->
        me[p].seen = me[p].seen | BIT(me[p].u);     /* key refused                              */
        me[p].kind = 0; me[p].u = 0; goto boundary }
   :: goto send                                     /* unknown: the same append again           */
-  :: atomic { !RENEWABLE(me[p].tok) -> lose(); goto end_idle }
+  :: atomic { !RENEWABLE(TOKEN(me[p].g)) -> lose(); goto end_idle }
   :: atomic { forget(); MARK(kill_before_answer); goto end_idle }
   fi
 }
@@ -484,18 +507,18 @@ end_store:
 /* ---- takeover, by any process -------------------------------------------------------------- */
 
 active proctype taker() {
-  byte e, w;
+  byte w;
 #ifdef EXPIRE_UNLOCKED
   byte t;
 #endif
 end_taker:
   do
-  :: atomic { row && !live -> e = ver; w = wish;   /* a candidate, its stream loaded           */
+  :: atomic { row && !live -> takercur = true; w = wish;  /* a candidate, its stream loaded           */
 #ifdef EXPIRE_UNLOCKED
        t = rowtok
 #endif
      };
-     atomic { expire(); e = 0; w = 0;
+     atomic { expire(); takercur = false; w = 0;
 #ifdef EXPIRE_UNLOCKED
        t = 0
 #endif
@@ -508,23 +531,23 @@ end_taker:
 /* ---- the operator -------------------------------------------------------------------------- */
 
 inline pause() {                 /* transition                                                 */
-  insert(e);
+  insert(opcur);
   if :: held -> wish = PAUSE; ask() :: else -> status = PAUSED; MARK(paused_while_queued) fi
 }
 
 inline cancel() {                /* transition                                                 */
-  insert(e);
+  insert(opcur);
   if :: held -> wish = CANCEL; ask() :: else -> status = CANCELLED; MARK(cancelled_unheld) fi
 }
 
-inline resume() { insert(e); status = QUEUED; MARK(resumed) }     /* transition                */
+inline resume() { insert(opcur); status = QUEUED; MARK(resumed) }     /* transition                */
 
 inline ask() {
-  if :: !asked -> asked = true; askedg = grant :: else -> MARK(cancel_over_pause) fi
+  if :: !asked -> asked = 1 :: else -> MARK(cancel_over_pause) fi
 }
 
 active proctype operator() {
-  byte n, cmd, e;
+  byte n, cmd;
   bool held, mine;               /* mine, ghost: the command's event ids are in the log        */
 end_operator:
   do
@@ -537,20 +560,20 @@ load:
        :: cmd == RESUME && status == PAUSED
        :: else -> cmd = 0; mine = false; goto end_operator        /* nothing to do             */
        fi;
-       e = ver; held = (status == RUNNING) };
+       opcur = true; held = (status == RUNNING) };
 send:
      atomic {
        if
        :: mine && READBACK -> MARK(command_recognised)
-       :: (!mine || !READBACK) && NEXT(e) ->
+       :: (!mine || !READBACK) && NEXT(opcur) ->
           MUST(S2, !mine);
           mine = true;
           if :: cmd == PAUSE -> pause() :: cmd == CANCEL -> cancel() :: cmd == RESUME -> resume() fi
        :: else -> MARK(command_refused)
        fi };
      if
-     :: atomic { mine -> mine = false; held = false; cmd = 0; e = 0 }          /* answered     */
-     :: atomic { (!mine || !READBACK) && e != ver -> held = false; e = 0; goto load }
+     :: atomic { mine -> mine = false; held = false; cmd = 0; opcur = false }          /* answered     */
+     :: atomic { (!mine || !READBACK) && !opcur -> held = false; goto load }
      :: goto send                                  /* unknown: the same command again          */
      fi
   od

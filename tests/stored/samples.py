@@ -1,7 +1,7 @@
 """One full instance of every class that goes into the log, and the bytes that each vocabulary stored for it.
 
-``python -m tests.stored.samples`` adds a line for each class (or class version) that has none yet.  A line that is there
-is never changed: some log holds it.
+``python -m tests.stored.samples`` adds a line for each class (or class version) that has none yet.  A line that is
+there is never changed: some log holds it.
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ VALUES: dict[str, Any] = {
     "reason": "rate-limited",
     "reclaimed_by": "worker-2",
     "reclaims": 1,
+    "refused": 2,
     "request_id": "request-1",
     "result": {"rows": 9},
     "retry": {"retries": 9},

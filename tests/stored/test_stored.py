@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 import pytest
 
-from joblog.domain.errors import UnknownEventError
 from joblog.domain import events
+from joblog.domain.errors import UnknownEventError
 from joblog.domain.events import JobEvent
 from joblog.domain.snapshot import JobSnapshot
 from joblog.domain.status import Status
@@ -100,7 +100,7 @@ def test_the_id_given_at_the_append_is_in_the_bytes() -> None:
 
 def test_newer_events_are_refused_and_not_guessed() -> None:
     """S18, EVT-06."""
-    with pytest.raises(UnknownEventError, match="joblog.job.reopened"):
+    with pytest.raises(UnknownEventError, match=r"joblog\.job\.reopened"):
         MAPPER.decode(STREAM, 3, "joblog.job.reopened", b"{}")
     newer = orjson.dumps({"timestamp": NOW, "class_version": 2, "event_id": "x"})
     with pytest.raises(UnknownEventError, match="completed v2"):

@@ -29,13 +29,15 @@ from ...eventstore.store import SnapshotRow
 from ...eventstore.wake import waker_for
 from ...eventstore.writer import GroupWriter
 from ...projections import job_table
-from . import claiming, control, drive
-from .answers import Commanded, Reclaimed, Submitted
+from . import claiming, control, drive, outbox, queueing
+from .answers import BulkAnswer, Commanded, Reclaimed, Submitted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
     from typing import Self
+
+    import sqlalchemy as sa
 
     from ...domain.job import Actor
     from ...domain.ports import Clock, Ids, Random
@@ -169,6 +171,8 @@ class JobLog:
             JobNotFoundError: no such job, or of another tenant.
         """
         row = self.store.job(job_id)
+        if row is None and (spec := outbox.find(self, job_id)) is not None:
+            row = {"id": job_id, "status": "queued", "in_outbox": True, "kind": spec.kind, "tenant": spec.tenant}
         if row is None or (tenant is not None and row["tenant"] != tenant):
             raise JobNotFoundError(job_id)
         return row
@@ -227,6 +231,14 @@ class JobLog:
         """``pause``, ``resume``, ``cancel`` or ``retry`` a job; see ``control.command``."""
         return control.command(self, action, job_id, actor, **options)
 
+    def control_queue(self, queue: str, action: str, actor: Actor, **options: Any) -> dict[str, Any]:
+        """``pause``, ``resume`` or ``limit`` a queue; see ``queueing.control``."""
+        return queueing.control(self, queue, action, actor, **options)
+
+    def command_queue(self, queue: str, action: str, actor: Actor, **options: Any) -> BulkAnswer:
+        """``pause``, ``resume``, ``cancel`` or ``retry`` every job a queue has now; see ``queueing.bulk``."""
+        return queueing.bulk(self, queue, action, actor, **options)
+
     def raise_epoch(self, actor: Actor, *, reason: str) -> int:
         """Accept a log that was restored or failed over: every lease and cursor of the older epoch is void."""
         return control.raise_epoch(self, actor, reason=reason)
@@ -252,6 +264,14 @@ class JobLog:
         appends = self._new_appends(keyed)
         answers = self.writer.append_many(appends)
         return [self._submitted(spec, answer) for spec, answer in zip(keyed, answers, strict=True)]
+
+    def submit_in(self, connection: sa.Connection, spec: JobSpec) -> UUID:
+        """Hand in a job inside the caller's own transaction, through the outbox; see ``outbox.submit``."""
+        return outbox.submit(self, spec, connection)
+
+    def drain_outbox(self, engine: sa.Engine | None = None, *, limit: int = 500) -> int:
+        """Move committed outbox rows into the log, once, in order; see ``outbox.drain``."""
+        return outbox.drain(self, engine, limit=limit)
 
     def _new_appends(self, specs: Sequence[JobSpec]) -> list[Append]:
         now = self.now()

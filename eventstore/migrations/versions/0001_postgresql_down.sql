@@ -1,0 +1,39 @@
+DROP TABLE unit_results
+--;
+DROP TABLE tracking
+--;
+DROP TABLE snapshots
+--;
+DROP TABLE receipts
+--;
+DROP TABLE rebuilds
+--;
+DROP TABLE queues
+--;
+DROP TABLE outbox
+--;
+DROP TABLE log_state
+--;
+DROP TABLE leases
+--;
+DROP TABLE jobs_1
+--;
+DROP TABLE jobs_0
+--;
+DROP TABLE gates
+--;
+DROP TABLE frozen_lists
+--;
+DROP TABLE events
+--;
+DROP FUNCTION joblog_append_0
+--;
+DROP FUNCTION joblog_claim_0
+--;
+DROP FUNCTION joblog_append_1
+--;
+DROP FUNCTION joblog_claim_1
+--;
+DROP FUNCTION joblog_refuse
+--;
+DROP FUNCTION joblog_now

@@ -1,0 +1,231 @@
+CREATE TABLE events (
+	position INTEGER NOT NULL, 
+	stream_id BLOB NOT NULL, 
+	version INTEGER NOT NULL, 
+	topic TEXT NOT NULL, 
+	state BLOB NOT NULL, 
+	PRIMARY KEY (position), 
+	CONSTRAINT events_stream_version UNIQUE (stream_id, version)
+)
+--;
+CREATE TABLE frozen_lists (
+	job_id BLOB NOT NULL, 
+	name TEXT NOT NULL, 
+	chunk INTEGER NOT NULL, 
+	items BLOB NOT NULL, 
+	PRIMARY KEY (job_id, name, chunk)
+)
+ WITHOUT ROWID
+--;
+CREATE TABLE gates (
+	gate TEXT NOT NULL, 
+	slots INTEGER, 
+	closed_until INTEGER NOT NULL, 
+	PRIMARY KEY (gate)
+)
+ WITHOUT ROWID
+--;
+CREATE TABLE jobs_0 (
+	id BLOB NOT NULL, 
+	version INTEGER NOT NULL, 
+	vocabulary INTEGER NOT NULL, 
+	kind TEXT NOT NULL, 
+	tenant TEXT NOT NULL, 
+	owner TEXT NOT NULL, 
+	queue TEXT NOT NULL, 
+	priority SMALLINT NOT NULL, 
+	gate TEXT NOT NULL, 
+	exclusive_key TEXT NOT NULL, 
+	parent_id TEXT NOT NULL, 
+	"key" TEXT NOT NULL, 
+	args_digest TEXT NOT NULL, 
+	tags TEXT NOT NULL, 
+	status TEXT NOT NULL, 
+	wish TEXT NOT NULL, 
+	outcome TEXT NOT NULL, 
+	reason TEXT NOT NULL, 
+	reason_text TEXT NOT NULL, 
+	due_at INTEGER NOT NULL, 
+	ready SMALLINT NOT NULL, 
+	blocked SMALLINT NOT NULL, 
+	worker TEXT NOT NULL, 
+	token INTEGER NOT NULL, 
+	attempt INTEGER NOT NULL, 
+	unit_attempt INTEGER NOT NULL, 
+	crashes INTEGER NOT NULL, 
+	reclaims INTEGER NOT NULL, 
+	failures INTEGER NOT NULL, 
+	done INTEGER NOT NULL, 
+	skipped INTEGER NOT NULL, 
+	total INTEGER, 
+	sequence INTEGER NOT NULL, 
+	cursor TEXT, 
+	created_at INTEGER NOT NULL, 
+	updated_at INTEGER NOT NULL, 
+	started_at INTEGER, 
+	last_attempt_at INTEGER, 
+	finished_at INTEGER, 
+	PRIMARY KEY (id)
+)
+ WITHOUT ROWID
+--;
+CREATE INDEX jobs_0_blocked ON jobs_0 (exclusive_key, priority, due_at, id) WHERE blocked = 1
+--;
+CREATE INDEX jobs_0_claim ON jobs_0 (queue, kind, gate, priority, tenant, due_at, id) WHERE ready = 1
+--;
+CREATE INDEX jobs_0_due ON jobs_0 (due_at) WHERE ready = 0 AND blocked = 0 AND status IN ('queued', 'waiting')
+--;
+CREATE INDEX jobs_0_status ON jobs_0 (status, created_at, id)
+--;
+CREATE TABLE jobs_1 (
+	id BLOB NOT NULL, 
+	version INTEGER NOT NULL, 
+	vocabulary INTEGER NOT NULL, 
+	kind TEXT NOT NULL, 
+	tenant TEXT NOT NULL, 
+	owner TEXT NOT NULL, 
+	queue TEXT NOT NULL, 
+	priority SMALLINT NOT NULL, 
+	gate TEXT NOT NULL, 
+	exclusive_key TEXT NOT NULL, 
+	parent_id TEXT NOT NULL, 
+	"key" TEXT NOT NULL, 
+	args_digest TEXT NOT NULL, 
+	tags TEXT NOT NULL, 
+	status TEXT NOT NULL, 
+	wish TEXT NOT NULL, 
+	outcome TEXT NOT NULL, 
+	reason TEXT NOT NULL, 
+	reason_text TEXT NOT NULL, 
+	due_at INTEGER NOT NULL, 
+	ready SMALLINT NOT NULL, 
+	blocked SMALLINT NOT NULL, 
+	worker TEXT NOT NULL, 
+	token INTEGER NOT NULL, 
+	attempt INTEGER NOT NULL, 
+	unit_attempt INTEGER NOT NULL, 
+	crashes INTEGER NOT NULL, 
+	reclaims INTEGER NOT NULL, 
+	failures INTEGER NOT NULL, 
+	done INTEGER NOT NULL, 
+	skipped INTEGER NOT NULL, 
+	total INTEGER, 
+	sequence INTEGER NOT NULL, 
+	cursor TEXT, 
+	created_at INTEGER NOT NULL, 
+	updated_at INTEGER NOT NULL, 
+	started_at INTEGER, 
+	last_attempt_at INTEGER, 
+	finished_at INTEGER, 
+	PRIMARY KEY (id)
+)
+ WITHOUT ROWID
+--;
+CREATE INDEX jobs_1_blocked ON jobs_1 (exclusive_key, priority, due_at, id) WHERE blocked = 1
+--;
+CREATE INDEX jobs_1_claim ON jobs_1 (queue, kind, gate, priority, tenant, due_at, id) WHERE ready = 1
+--;
+CREATE INDEX jobs_1_due ON jobs_1 (due_at) WHERE ready = 0 AND blocked = 0 AND status IN ('queued', 'waiting')
+--;
+CREATE INDEX jobs_1_status ON jobs_1 (status, created_at, id)
+--;
+CREATE TABLE leases (
+	job_id BLOB NOT NULL, 
+	epoch INTEGER NOT NULL, 
+	token INTEGER NOT NULL, 
+	worker TEXT NOT NULL, 
+	lease_until INTEGER NOT NULL, 
+	boot_id TEXT NOT NULL, 
+	queue TEXT NOT NULL, 
+	gate TEXT NOT NULL, 
+	exclusive_key TEXT NOT NULL, 
+	presence TEXT NOT NULL, 
+	PRIMARY KEY (job_id)
+)
+ WITHOUT ROWID
+--;
+CREATE UNIQUE INDEX leases_exclusive ON leases (exclusive_key) WHERE exclusive_key != ''
+--;
+CREATE INDEX leases_gate ON leases (gate) WHERE gate != ''
+--;
+CREATE INDEX leases_queue ON leases (queue)
+--;
+CREATE INDEX leases_until ON leases (lease_until)
+--;
+CREATE TABLE log_state (
+	id SMALLINT NOT NULL, 
+	store_id BLOB NOT NULL, 
+	epoch INTEGER NOT NULL, 
+	generation INTEGER NOT NULL, 
+	schema_version INTEGER NOT NULL, 
+	min_code INTEGER NOT NULL, 
+	PRIMARY KEY (id)
+)
+--;
+CREATE TABLE outbox (
+	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, 
+	job_id BLOB NOT NULL, 
+	spec TEXT NOT NULL
+)
+--;
+CREATE INDEX outbox_job ON outbox (job_id)
+--;
+CREATE TABLE queues (
+	queue TEXT NOT NULL, 
+	paused SMALLINT NOT NULL, 
+	slots INTEGER, 
+	generation INTEGER NOT NULL, 
+	PRIMARY KEY (queue)
+)
+ WITHOUT ROWID
+--;
+CREATE TABLE rebuilds (
+	name TEXT NOT NULL, 
+	generation INTEGER NOT NULL, 
+	position INTEGER NOT NULL, 
+	owner TEXT NOT NULL, 
+	alive_until INTEGER NOT NULL, 
+	PRIMARY KEY (name)
+)
+ WITHOUT ROWID
+--;
+CREATE TABLE receipts (
+	request_id TEXT NOT NULL, 
+	action TEXT NOT NULL, 
+	target TEXT NOT NULL, 
+	actor TEXT NOT NULL, 
+	answer TEXT NOT NULL, 
+	PRIMARY KEY (request_id)
+)
+ WITHOUT ROWID
+--;
+CREATE TABLE snapshots (
+	stream_id BLOB NOT NULL, 
+	version INTEGER NOT NULL, 
+	topic TEXT NOT NULL, 
+	state BLOB NOT NULL, 
+	vocabulary INTEGER NOT NULL, 
+	PRIMARY KEY (stream_id)
+)
+ WITHOUT ROWID
+--;
+CREATE TABLE tracking (
+	application_name TEXT NOT NULL, 
+	notification_id INTEGER NOT NULL, 
+	PRIMARY KEY (application_name)
+)
+--;
+CREATE TABLE unit_results (
+	job_id BLOB NOT NULL, 
+	unit TEXT NOT NULL, 
+	version INTEGER NOT NULL, 
+	state BLOB NOT NULL, 
+	PRIMARY KEY (job_id, unit)
+)
+ WITHOUT ROWID
+--;
+CREATE TRIGGER events_no_delete BEFORE DELETE ON events BEGIN SELECT RAISE(ABORT, 'the log is insert-only'); END
+--;
+CREATE TRIGGER events_no_update BEFORE UPDATE ON events BEGIN SELECT RAISE(ABORT, 'the log is insert-only'); END
+--;
+CREATE TRIGGER events_no_replace BEFORE INSERT ON events WHEN EXISTS (SELECT 1 FROM events WHERE position = NEW.position) OR EXISTS (SELECT 1 FROM events WHERE stream_id = NEW.stream_id AND version = NEW.version) BEGIN SELECT RAISE(ABORT, 'the log is insert-only'); END

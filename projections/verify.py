@@ -1,0 +1,66 @@
+"""Checking what is derived against the log: job rows, and the unit results that are an authority of their own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from uuid import UUID
+
+from ..domain.events import Submitted, UnitCompleted
+from ..eventstore.schema import HINTS
+from . import job_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..eventstore.mapper import OrjsonMapper
+    from ..eventstore.store import JobRow, Store
+
+_PAGE: Final = 500
+
+
+class Difference(NamedTuple):
+    """One place where a table does not say what the log says."""
+
+    job_id: UUID
+    what: str  #: the column, ``row``, or ``unit <key>``
+    stored: Any
+    folded: Any
+
+
+def row_differences(store: Store, mapper: OrjsonMapper) -> Iterator[Difference]:
+    """Compare every job's row with the fold of its events up to the row's version; workers may run meanwhile."""
+    for logged in _jobs(store):
+        row = store.job(logged)
+        if row is None:
+            yield Difference(logged, "row", None, "a submitted job")
+        else:
+            yield from compare_row(store, mapper, row)
+
+
+def _jobs(store: Store) -> Iterator[UUID]:
+    position = 0
+    while page := store.log(position, _PAGE, topics=(Submitted.TOPIC,)):
+        for logged in page:
+            yield logged.stream_id
+        position = page[-1].position
+
+
+def compare_row(store: Store, mapper: OrjsonMapper, row: JobRow) -> Iterator[Difference]:
+    """The columns of *row* that differ from what its events say."""
+    events = mapper.decode_all(row["id"], store.read(row["id"], upto=row["version"]))
+    folded = job_table.changes(events)
+    for column in sorted((folded.keys() | row.keys()) - HINTS):
+        if row.get(column) != folded.get(column):
+            yield Difference(row["id"], column, row.get(column), folded.get(column))
+
+
+def unit_differences(store: Store, mapper: OrjsonMapper, job_id: UUID) -> Iterator[Difference]:
+    """Compare a job's unit results with the ``unit-completed`` events of the log, byte for byte."""
+    logged: dict[str, bytes] = {}
+    for version, topic, state in store.read(job_id):
+        if topic == UnitCompleted.TOPIC:
+            logged[mapper.decode(job_id, version, topic, state).unit] = bytes(state)
+    stored = store.unit_states(job_id)
+    for unit in sorted(logged.keys() | stored.keys()):
+        if bytes(stored.get(unit, b"")) != logged.get(unit, b""):
+            yield Difference(job_id, f"unit {unit}", stored.get(unit), logged.get(unit))
