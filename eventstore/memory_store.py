@@ -20,6 +20,7 @@ from ..domain.errors import (
     RebuildRunningError,
     RequestConflictError,
     StoreClosedError,
+    StoreError,
     StoreUnavailableError,
     UnitConflictError,
     UnitDoneError,
@@ -32,10 +33,13 @@ from .clock import SystemClock
 from .failpoint import failpoint
 from .mapper import event_id, evidence_of
 from .sql_store import check_seen
-from .store import ClaimQuery, ConflictError, JobRow, LeaseRow, LoggedEvent, LogState, RowChange, Seen, SnapshotRow
+from .store import ClaimQuery, ConflictError, JobRow, LeaseRow, LoggedEvent, LogState, Outlook, RowChange, Seen, SnapshotRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
+
+    from .store import AtomicTransaction
 
     from ..domain.lease import Token
     from ..domain.ports import Clock
@@ -369,10 +373,14 @@ class MemoryStore:
             found = [row for row in found if (row["created_at"], row["id"].bytes) < (before[0], before[1].bytes)]
         return sorted(found, key=lambda row: (row["created_at"], row["id"].bytes), reverse=True)[:limit]
 
-    def unit_states(self, job_id: UUID, units: Sequence[str] | None = None) -> dict[str, bytes]:
+    def unit_states(
+        self, job_id: UUID, units: Sequence[str] | None = None, *, prefix: str | None = None
+    ) -> dict[str, bytes]:
         """Stored unit-completed bytes by unit key."""
         with self._lock:
             mine = {unit: state for (job, unit), state in self._units.items() if job == job_id}
+        if prefix is not None:
+            return {unit: state for unit, state in mine.items() if unit.startswith(prefix)}
         return mine if units is None else {unit: mine[unit] for unit in units if unit in mine}
 
     def count_units(self, job_id: UUID) -> int:
@@ -430,7 +438,7 @@ class MemoryStore:
         room |= {f"gate {gate}": self._free("gate", gate, now) for gate in self._gates}
         for row in self._rows():
             fits = row["ready"] and row["queue"] in query.queues and row["due_at"] <= now
-            fits = fits and row["vocabulary"] <= query.vocabulary and (query.kinds is None or row["kind"] in query.kinds)
+            fits = fits and row["crashes"] <= query.max_crashes and row["vocabulary"] <= query.vocabulary and (query.kinds is None or row["kind"] in query.kinds)
             if fits and room[f"queue {row['queue']}"] != 0 and room.get(f"gate {row['gate']}") != 0:
                 lane = (query.queues.index(row["queue"]), row["kind"], row["gate"], row["priority"])
                 lanes.setdefault(lane, []).append(row)
@@ -580,6 +588,26 @@ class MemoryStore:
             if self._rebuild is None:
                 self._jobs[(self._generation + 1) % 2].clear()
         failpoint("rebuild.dropped")
+
+    # -- for workers -------------------------------------------------------------------------------------------------
+
+    def outlook(self, queues: Sequence[str], worker: str) -> Outlook:
+        """One look at what there is to do."""
+        with self._lock:
+            self.check_usable()
+            rows = self._rows()
+            ready = any(row["ready"] and row["queue"] in queues for row in rows)
+            waiting = [r for r in rows if not r["ready"] and not r["blocked"] and r["status"] in ("queued", "waiting")]
+            due = min((row["due_at"] for row in waiting), default=None)
+            end = min((lease["until"] for lease in self._leases.values()), default=None)
+            others = sum(bool(lease["presence"]) and lease["worker"] != worker for lease in self._leases.values())
+        next_due = None if due is None else (due - self.now()) / 1_000_000
+        next_end = None if end is None else (end - self.lease_now()) / 1_000_000
+        return Outlook(ready, next_due, next_end, others)
+
+    def atomic(self) -> AbstractContextManager[AtomicTransaction]:
+        """There are no rows of a user here."""
+        raise StoreError("the store in memory has no SQL: use atomic() with SQLite or PostgreSQL")
 
     # -- followers ---------------------------------------------------------------------------------------------------
 

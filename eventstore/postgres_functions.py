@@ -140,7 +140,7 @@ END $$;
 
 _CLAIM: Final = """
 CREATE OR REPLACE FUNCTION joblog_claim_{p}(
-  p_queue text, p_kinds text[], p_shut text[], p_limit int, p_vocabulary bigint, p_after text, p_now bigint
+  p_queue text, p_kinds text[], p_shut text[], p_limit int, p_vocabulary bigint, p_after text, p_now bigint, p_crashes bigint
 ) RETURNS TABLE ({returns}, round bigint, turn int) LANGUAGE plpgsql {settings}
   SET enable_sort = off SET enable_incremental_sort = off AS $$
 #variable_conflict use_column
@@ -198,6 +198,7 @@ BEGIN
               SELECT {columns} FROM jobs_{p} j
               WHERE j.ready = 1 AND j.queue = p_queue AND j.kind = v_kind AND j.gate = v_gate
                 AND j.priority = v_priority AND j.tenant = v_tenant AND j.due_at <= p_now AND j.vocabulary <= p_vocabulary
+                AND j.crashes <= p_crashes
               ORDER BY j.due_at, j.id LIMIT v_share FOR UPDATE SKIP LOCKED) h;
           v_turn := v_turn + 1;
         END LOOP;

@@ -67,6 +67,8 @@ def make_engine(url: str | sa.URL, *, lease_seconds: float = 30, pooler_safe: bo
 class PostgresStore(SqlStore):
     """See ``Store``."""
 
+    now_sql = "joblog_now()"
+
     def __init__(self, url: str | sa.URL, *, lease_seconds: float = 30, pooler_safe: bool = False) -> None:
         super().__init__(make_engine(url, lease_seconds=lease_seconds, pooler_safe=pooler_safe))
         self.pooler_safe = pooler_safe
@@ -206,6 +208,18 @@ class PostgresStore(SqlStore):
         extra = orjson.dumps(rest).decode() if rest else None
         return (seen.epoch, seen.position, generation, wait, streams, versions, topics, states, *units, *columns, extra)
 
+    @contextmanager
+    def atomic(self) -> Iterator[PostgresAtomic]:
+        """See ``Store``."""
+        with self.writing("atomic") as cursor:
+            yield PostgresAtomic(self, self._own("atomic").connection, cursor)
+
+    def append_in(self, cursor: Any, append: Append, generation: int, seen: Seen) -> int:
+        """One append inside an open transaction, whose deferred constraints are checked before it takes the log's lock."""
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        arguments = self._arguments([append], generation, seen, wait=True)
+        return int(cursor.execute(self._append_sql[generation % 2], arguments, prepare=self._prepare).fetchone()[0][0])
+
     def raise_epoch(self, append: Append, epoch: int) -> int:
         """See ``Store``."""
         with self.writing("claim") as cursor:
@@ -301,8 +315,8 @@ class PostgresStore(SqlStore):
         for queue in query.queues:
             if room.get(f"queue {queue}") == 0:
                 continue
-            arguments = (queue, kinds, shut, query.limit, query.vocabulary, query.after_tenant, now)
-            sql = f"SELECT * FROM joblog_claim_{parity}(%s, %s::text[], %s::text[], %s, %s, %s, %s)"
+            arguments = (queue, kinds, shut, query.limit, query.vocabulary, query.after_tenant, now, query.max_crashes)
+            sql = f"SELECT * FROM joblog_claim_{parity}(%s, %s::text[], %s::text[], %s, %s, %s, %s, %s)"
             for values in cursor.execute(sql, arguments, prepare=self._prepare).fetchall():
                 candidates.append(dict(zip((*CLAIM_COLUMNS, "round", "turn"), values, strict=True)))
         _add_levels(candidates, now)
@@ -476,3 +490,21 @@ def _add_rest(rest: dict[str, list[Any]], append: Append) -> None:
         rest.setdefault("queue", []).append(append.queue_row)
 
 
+class PostgresAtomic:
+    """See ``AtomicTransaction``."""
+
+    def __init__(self, store: PostgresStore, connection: sa.Connection, cursor: Any) -> None:
+        self.connection = connection
+        self._store, self._cursor = store, cursor
+
+    def append(self, append: Append, generation: int, seen: Seen) -> int:
+        """Write *append*, undoing only itself if it is refused."""
+        self._cursor.execute("SAVEPOINT joblog_append")
+        try:
+            first = self._store.append_in(self._cursor, append, generation, seen)
+        except psycopg.Error as error:
+            mine = self._store.translate(error)
+            self._cursor.execute("ROLLBACK TO SAVEPOINT joblog_append")
+            raise mine from error
+        self._cursor.execute("RELEASE SAVEPOINT joblog_append")
+        return first

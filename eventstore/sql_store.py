@@ -30,7 +30,7 @@ from .failpoint import failpoint
 from .mapper import event_id, evidence_of
 from .rebuild_sql import Rebuilds
 from .statements import Statements
-from .store import ConflictError, JobRow, LeaseRow, LoggedEvent, LogState, Seen, SnapshotRow
+from .store import ConflictError, JobRow, LeaseRow, LoggedEvent, LogState, Outlook, Seen, SnapshotRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -60,6 +60,13 @@ class Pinned:
             self.cursor = driver.cursor()
         return self.cursor
 
+    @property
+    def connection(self) -> sa.Connection:
+        """The SQLAlchemy connection around the driver's: in AUTOCOMMIT mode, the transaction is ours."""
+        self.open()
+        assert self._connection is not None  # noqa: S101 - opened above
+        return self._connection
+
     def drop(self) -> None:
         """Forget a connection that may be broken."""
         if self._connection is not None:
@@ -78,6 +85,7 @@ class SqlStore:
     """The half of the store that is the same on both databases."""
 
     dialect: str
+    now_sql = "NULL"  #: the store's clock as SQL, where it is the database's
 
     def __init__(self, engine: sa.Engine) -> None:
         self.engine = engine
@@ -268,8 +276,14 @@ class SqlStore:
             params += [before[0], self.to_id(before[1])]
         return self.live_rows(f"{' AND '.join(where)} ORDER BY created_at DESC, id DESC LIMIT {mark}", (*params, limit))
 
-    def unit_states(self, job_id: UUID, units: Sequence[str] | None = None) -> dict[str, bytes]:
-        """Stored unit-completed bytes by unit key."""
+    def unit_states(
+        self, job_id: UUID, units: Sequence[str] | None = None, *, prefix: str | None = None
+    ) -> dict[str, bytes]:
+        """Stored unit-completed bytes by unit key; see ``Store``."""
+        if prefix is not None:
+            # Keys hold no control characters, so everything with the prefix lies before prefix + U+10FFFF.
+            bounds = {"job_id": job_id, "least": prefix, "most": prefix + "\U0010ffff"}
+            return dict(self.rows(self.statements.units_like, bounds))
         if units is None:
             return dict(self.rows(self.statements.units, {"job_id": job_id}))
         found: dict[str, bytes] = {}
@@ -299,6 +313,25 @@ class SqlStore:
         """The queues that were ever paused or limited."""
         found = self.rows(self.statements.queues, {})
         return {q: {"paused": bool(p), "slots": slots, "generation": g} for q, p, slots, g in found}
+
+    def outlook(self, queues: Sequence[str], worker: str) -> Outlook:
+        """One look at what there is to do; see ``Store``."""
+        parity = self._live % 2
+        mark = "?" if self.dialect == "sqlite" else "%s"
+        waiting = f"FROM jobs_{parity} WHERE ready = 0 AND blocked = 0 AND status IN ('queued', 'waiting')"
+        ready = " OR ".join(
+            f"EXISTS (SELECT 1 FROM jobs_{parity} WHERE ready = 1 AND queue = {mark})" for _ in queues  # noqa: S608
+        )
+        sql = (
+            f"SELECT ({ready}), (SELECT due_at {waiting} ORDER BY due_at LIMIT 1), "  # noqa: S608
+            f"(SELECT min(lease_until) FROM leases), (SELECT count(*) FROM leases WHERE presence <> '' AND worker <> {mark}), "
+            f"(SELECT generation FROM log_state WHERE id = 1), {self.now_sql}"
+        )
+        found, due, end, others, self._live, now = self.sql_rows(sql, (*queues, worker))[0]
+        now, lease_now = (self.now(), self.lease_now()) if now is None else (now, now)
+        next_due = None if due is None else (due - now) / 1_000_000
+        next_end = None if end is None else (end - lease_now) / 1_000_000
+        return Outlook(bool(found), next_due, next_end, others)
 
     def tracking_position(self, name: str) -> int | None:
         """How far the named follower has come."""

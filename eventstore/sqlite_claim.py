@@ -65,7 +65,7 @@ class _Scan:
         self._from = f"FROM jobs_{parity} INDEXED BY jobs_{parity}_claim WHERE ready = 1 AND queue = ?"
         self._heads = (
             f"SELECT {', '.join(CLAIM_COLUMNS)} {self._from} AND kind = ? AND gate = ? AND priority = ? AND tenant = ? "  # noqa: S608
-            "AND due_at <= ? AND vocabulary <= ? ORDER BY due_at, id LIMIT ?"
+            "AND due_at <= ? AND vocabulary <= ? AND crashes <= ? ORDER BY due_at, id LIMIT ?"
         )
 
     def _first(self, sql: str, *params: Any) -> Any:
@@ -126,7 +126,7 @@ class _Scan:
             share = -(-self._query.limit // len(tenants))
             heads: list[JobRow] = []
             for turn, tenant in enumerate(tenants):
-                params = (*lane, tenant, self._now, self._query.vocabulary, share)
+                params = (*lane, tenant, self._now, self._query.vocabulary, self._query.max_crashes, share)
                 for index, values in enumerate(self._cursor.execute(self._heads, params).fetchall()):
                     head = dict(zip(CLAIM_COLUMNS, values, strict=True))
                     head["round"], head["turn"] = index, turn

@@ -413,6 +413,17 @@ class SqliteStore(SqlStore):
         if append.queue_row is not None:
             self._upsert_queue.run(cursor, append.queue_row)
 
+    @contextmanager
+    def atomic(self) -> Iterator[SqliteAtomic]:
+        """See ``Store``.  The write lock is held from the start, so nobody can change the job meanwhile."""
+        with self.writing("atomic") as cursor:
+            connection = self.lane("atomic").pinned.connection
+            yield SqliteAtomic(self, connection, cursor)
+
+    def append_in(self, cursor: Any, append: Append, generation: int, seen: Seen) -> int:
+        """One append inside an open write transaction."""
+        return self._append(cursor, [append], generation, seen)
+
     def raise_epoch(self, append: Append, epoch: int) -> int:
         """See ``Store``."""
         with self.writing("append") as cursor:
@@ -572,3 +583,25 @@ class SqliteStore(SqlStore):
                 if stream in kept or tails[stream]:
                     found[UUID(bytes=stream)] = (kept.get(stream), tails[stream])
         return found
+
+
+class SqliteAtomic:
+    """See ``AtomicTransaction``."""
+
+    def __init__(self, store: SqliteStore, connection: sa.Connection, cursor: Any) -> None:
+        self.connection = connection
+        self._store, self._cursor = store, cursor
+
+    def append(self, append: Append, generation: int, seen: Seen) -> int:
+        """Write *append*, undoing only itself if it is refused."""
+        self._cursor.execute("SAVEPOINT joblog_append")
+        try:
+            first = self._store.append_in(self._cursor, append, generation, seen)
+        except BaseException as error:
+            self._cursor.execute("ROLLBACK TO joblog_append")
+            mine = self._store.translate(error)
+            if mine is error:
+                raise
+            raise mine from error
+        self._cursor.execute("RELEASE joblog_append")
+        return first

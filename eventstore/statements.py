@@ -90,6 +90,11 @@ class Statements:
         )
         self.unit = self.compile(sa.select(un.c.state).where(un.c.job_id == job, un.c.unit == sa.bindparam("unit")))
         self.units = self.compile(sa.select(un.c.unit, un.c.state).where(un.c.job_id == job))
+        self.units_like = self.compile(
+            sa.select(un.c.unit, un.c.state).where(
+                un.c.job_id == job, un.c.unit >= sa.bindparam("least"), un.c.unit < sa.bindparam("most")
+            )
+        )
         self.count_units = self.compile(sa.select(sa.func.count()).select_from(un).where(un.c.job_id == job))
         self.receipt = self.compile(
             sa.select(*(s.receipts.c[n] for n in ("action", "target", "actor", "answer"))).where(

@@ -10,7 +10,10 @@ from .append import EventRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
     from uuid import UUID
+
+    import sqlalchemy as sa
 
     from ..domain.lease import Token
     from .append import Append, Stored
@@ -76,6 +79,25 @@ class ClaimQuery:
     vocabulary: int
     kinds: tuple[str, ...] | None = None
     after_tenant: str = ""
+    max_crashes: int = 2**31 - 1  #: leave jobs whose holders died more often at their checkpoint
+
+
+class Outlook(NamedTuple):
+    """What a worker needs to know to decide whether to claim: one cheap look."""
+
+    ready: bool  #: some job of these queues may be claimed now
+    next_due: float | None  #: seconds until the next instant that waits; 0 or less: promote
+    next_end: float | None  #: seconds until the first lease ends; 0 or less: expire
+    others: int  #: leases of other workers that have a presence file
+
+
+class AtomicTransaction(Protocol):
+    """A write transaction that the user's rows and an append share."""
+
+    connection: sa.Connection
+
+    def append(self, append: Append, generation: int, seen: Seen) -> int:
+        """Write *append* in this transaction; raises as ``Store.append``, undoing only itself."""
 
 
 class Seen(NamedTuple):
@@ -183,8 +205,10 @@ class Store(Protocol):
     ) -> list[JobRow]:
         """A page of jobs, newest first, behind the key (created_at, id) *before*."""
 
-    def unit_states(self, job_id: UUID, units: Sequence[str] | None = None) -> dict[str, bytes]:
-        """Stored unit-completed bytes by unit key."""
+    def unit_states(
+        self, job_id: UUID, units: Sequence[str] | None = None, *, prefix: str | None = None
+    ) -> dict[str, bytes]:
+        """Stored unit-completed bytes by unit key: of *units*, of those that begin with *prefix*, or all."""
 
     def count_units(self, job_id: UUID) -> int:
         """How many unit results a job has."""
@@ -263,6 +287,14 @@ class Store(Protocol):
 
     def rebuild_drop_old(self) -> None:
         """Empty the generation that is not live."""
+
+    # -- for workers
+
+    def outlook(self, queues: Sequence[str], worker: str) -> Outlook:
+        """One look at what there is to do."""
+
+    def atomic(self) -> AbstractContextManager[AtomicTransaction]:
+        """A transaction for the user's rows and one append; commits at the end of the block."""
 
     # -- followers
 

@@ -63,6 +63,14 @@ hidden byte S1, S2, S5, S6, S7, S8, S9, S10, S12, WISH, L7;
 #define UNIT    2                /* unit-completed, checkpoint-advanced                        */
 #define RELEASE 3                /* lease-released, and paused or cancelled if there is a wish */
 #define DONE    4                /* lease-released, completed                                  */
+#define STALE   5                /* one of these, the version it expects being passed          */
+
+/* Once the version it expects is passed, an append is recognised or refused whatever it carries:
+ * forget that, and what else was decided at a passed version. The mutants in which it would still
+ * matter keep it, as does -DKEEP (many more states). */
+#if defined(NOVERSION) || defined(NOVERSION_MAX) || defined(BLINDCKPT) || defined(FENCE_FIRST)
+#define KEEP
+#endif
 
 /* ---- the log, as its fold ------------------------------------------------------------------ */
 byte status;
@@ -105,7 +113,9 @@ typedef Message {
 };
 Message net[C];
 
-bool takercur, opcur;            /* the same of the other two                                  */
+bool takercur, opcur;            /* the same of takeover and operator, and what they saw then  */
+byte takerwish;
+bool held;
 
 #define BIT(u)    (1 << (u))
 #define HAS(s, u) (((s) >> (u)) & 1)
@@ -187,7 +197,19 @@ bool takercur, opcur;            /* the same of the other two                   
 
 /* ---- the log ------------------------------------------------------------------------------- */
 
-inline older(i, x) { net[i].cur = false }
+inline older(i, x) {
+#ifdef KEEP
+  net[i].cur = false
+#else
+  if :: net[i].kind -> stale(i) :: else fi
+#endif
+}
+
+inline stale(i) {
+  net[i].kind = STALE; net[i].g = 0; net[i].who = 0; net[i].cur = false;
+  net[i].seen = 0; net[i].wish = 0; net[i].u = 0; net[i].dup = (net[i].dup == 2 -> 2 : 0)
+}
+
 inline behind(i) { me[i].cur = false; if :: me[i].landed -> me[i].landed = 2 :: else fi }
 
 inline insert(current) {         /* any event: UNIQUE(stream, version)                         */
@@ -196,6 +218,9 @@ inline insert(current) {         /* any event: UNIQUE(stream, version)          
 #endif
   MUST(S12, !TERMINAL);
   takercur = false; opcur = false;                 /* whatever others know is now older        */
+#ifndef KEEP
+  takerwish = NONE; held = false;
+#endif
   EACH_WORKER(behind);
   EACH_MESSAGE(older, 0)
 }
@@ -303,7 +328,10 @@ inline post(i) {
   net[i].u = me[p].u;
   net[i].seen = (me[p].kind == UNIT -> me[p].seen : 0);
   net[i].wish = (me[p].kind == RELEASE -> me[p].wish : 0);
-  net[i].dup = (me[p].landed -> 2 : 0)
+  net[i].dup = (me[p].landed -> 2 : 0);
+#ifndef KEEP
+  if :: !net[i].cur -> stale(i) :: else fi
+#endif
 }
 
 /* ---- the lease row ------------------------------------------------------------------------- */
@@ -323,6 +351,7 @@ inline expire() {                /* transition: takeover, decided under the row 
   :: row && !live && NEXT(takercur) ->
 #endif
      MUST(S7, !live);
+     w = takerwish;
      insert(takercur); crashed = true; drop_row();
 #if defined(WISH_LOST) || defined(WISH_LATER)      /* MUTANT, VARIANT                          */
      honour(NONE)
@@ -426,10 +455,10 @@ send:
   if
   :: atomic { net[0].kind == 0 -> post(0) }
 #if C > 1
-  :: atomic { net[1].kind == 0 -> post(1) }
+  :: atomic { net[0].kind && net[1].kind == 0 -> post(1) }
 #endif
 #if C > 2
-  :: atomic { net[2].kind == 0 -> post(2) }
+  :: atomic { net[0].kind && net[1].kind && net[2].kind == 0 -> post(2) }
 #endif
   :: atomic { !RENEWABLE(TOKEN(me[p].g)) -> lose(); goto end_idle }
   :: atomic { forget(); MARK(kill_before_send); goto end_idle }
@@ -513,12 +542,12 @@ active proctype taker() {
 #endif
 end_taker:
   do
-  :: atomic { row && !live -> takercur = true; w = wish;  /* a candidate, its stream loaded           */
+  :: atomic { row && !live -> takercur = true; takerwish = wish;  /* a candidate, its stream loaded           */
 #ifdef EXPIRE_UNLOCKED
        t = rowtok
 #endif
      };
-     atomic { expire(); takercur = false; w = 0;
+     atomic { expire(); takercur = false; takerwish = NONE; w = 0;
 #ifdef EXPIRE_UNLOCKED
        t = 0
 #endif
@@ -532,12 +561,12 @@ end_taker:
 
 inline pause() {                 /* transition                                                 */
   insert(opcur);
-  if :: held -> wish = PAUSE; ask() :: else -> status = PAUSED; MARK(paused_while_queued) fi
+  if :: h -> wish = PAUSE; ask() :: else -> status = PAUSED; MARK(paused_while_queued) fi
 }
 
 inline cancel() {                /* transition                                                 */
   insert(opcur);
-  if :: held -> wish = CANCEL; ask() :: else -> status = CANCELLED; MARK(cancelled_unheld) fi
+  if :: h -> wish = CANCEL; ask() :: else -> status = CANCELLED; MARK(cancelled_unheld) fi
 }
 
 inline resume() { insert(opcur); status = QUEUED; MARK(resumed) }     /* transition                */
@@ -548,7 +577,7 @@ inline ask() {
 
 active proctype operator() {
   byte n, cmd;
-  bool held, mine;               /* mine, ghost: the command's event ids are in the log        */
+  bool mine, h;                  /* ghost: the command's event ids are in the log              */
 end_operator:
   do
   :: atomic { n < K -> n++; if :: cmd = PAUSE :: cmd = CANCEL :: cmd = RESUME fi };
@@ -567,8 +596,9 @@ send:
        :: mine && READBACK -> MARK(command_recognised)
        :: (!mine || !READBACK) && NEXT(opcur) ->
           MUST(S2, !mine);
-          mine = true;
-          if :: cmd == PAUSE -> pause() :: cmd == CANCEL -> cancel() :: cmd == RESUME -> resume() fi
+          mine = true; h = held;
+          if :: cmd == PAUSE -> pause() :: cmd == CANCEL -> cancel() :: cmd == RESUME -> resume() fi;
+          h = false
        :: else -> MARK(command_refused)
        fi };
      if

@@ -38,7 +38,14 @@ logger = logging.getLogger(__name__)
 
 
 def claim(
-    log: JobLog, worker: str, *, queues: Sequence[str], limit: int, kinds: Sequence[str] | None, presence: str = ""
+    log: JobLog,
+    worker: str,
+    *,
+    queues: Sequence[str],
+    limit: int,
+    kinds: Sequence[str] | None = None,
+    presence: str = "",
+    max_crashes: int = 2**31 - 1,
 ) -> list[Held]:
     """Take up to *limit* due jobs in one transaction: ``claimed`` at version n+1 of each, with its lease.
 
@@ -52,6 +59,7 @@ def claim(
         vocabulary=CODE_VOCABULARY,
         kinds=None if kinds is None else tuple(kinds),
         after_tenant=log.served_tenant,
+        max_crashes=max_crashes,
     )
     asked_at = log.clock.monotonic()
     made: list[tuple[JobRow, Append, Token]] = []

@@ -7,18 +7,32 @@ the calling thread; ``run_soon`` awaits the writer and reads in a pool, so that 
 from __future__ import annotations
 
 import asyncio
+import inspect
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...domain.errors import JobLogError
 from ...eventstore.append import Append
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Callable, Generator, Sequence
     from concurrent.futures import Executor
 
     from ...eventstore.writer import GroupWriter
 
 T = TypeVar("T")
+
+
+class Invoke:
+    """A call of the user's function: in the thread or on the loop that drives the command."""
+
+    __slots__ = ("_args", "_function")
+
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        self._function, self._args = function, args
+
+    def __call__(self) -> Any:
+        """Call it."""
+        return self._function(*self._args)
 
 
 def run(command: Generator[Any, Any, T], writer: GroupWriter) -> T:
@@ -62,7 +76,7 @@ def run_all(commands: Sequence[Generator[Any, Any, T]], writer: GroupWriter) -> 
     return results
 
 
-async def run_soon(command: Generator[Any, Any, T], writer: GroupWriter, readers: Executor) -> T:
+async def run_soon(command: Generator[Any, Any, T], writer: GroupWriter, readers: Executor | None) -> T:
     """Drive *command* from an event loop."""
     loop = asyncio.get_running_loop()
     answer: Any = None
@@ -71,6 +85,14 @@ async def run_soon(command: Generator[Any, Any, T], writer: GroupWriter, readers
             want = command.send(answer)
             if isinstance(want, Append):
                 answer = await writer.append_soon([want], loop)[0]
+            elif isinstance(want, Invoke):
+                try:
+                    answer = want()
+                    if inspect.isawaitable(answer):
+                        answer = await answer
+                except Exception as error:  # noqa: BLE001 - the user's own; the command decides
+                    command.throw(error)
+                    raise
             else:
                 answer = await loop.run_in_executor(readers, want)
     except StopIteration as end:

@@ -93,7 +93,7 @@ class Held:
 
     async def complete_units_soon(self, units: Sequence[Unit], readers: Executor | None = None, **checkpoint: Any) -> int:
         """As ``complete_units``, on an event loop."""
-        return await drive.run_soon(self.completing_units(units, checkpoint), self._log.writer, readers)  # type: ignore[arg-type]
+        return await drive.run_soon(self.completing_units(units, checkpoint), self._log.writer, readers)
 
     def skip_unit(self, unit: str, *, code: str, text: str, cursor: Any = None) -> int:
         """Pass over a bad unit: recorded with its reason, never counted as done."""
@@ -159,7 +159,7 @@ class Held:
 
     async def complete_soon(self, result: Any = None, readers: Executor | None = None) -> int:
         """As ``complete``, on an event loop."""
-        return await drive.run_soon(self._completing(result), self._log.writer, readers)  # type: ignore[arg-type]
+        return await drive.run_soon(self._completing(result), self._log.writer, readers)
 
     # -- inside ------------------------------------------------------------------------------------------------------
 

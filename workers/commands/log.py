@@ -196,10 +196,10 @@ class JobLog:
     # -- work --------------------------------------------------------------------------------------------------------
 
     def claim(
-        self, worker: str, *, queues: Sequence[str] = ("default",), limit: int = 1, kinds: Sequence[str] | None = None
+        self, worker: str, *, queues: Sequence[str] = ("default",), limit: int = 1, **more: Any
     ) -> list[Held]:
         """Take up to *limit* due jobs for *worker*; see ``claiming.claim``."""
-        return claiming.claim(self, worker, queues=queues, limit=limit, kinds=kinds)
+        return claiming.claim(self, worker, queues=queues, limit=limit, **more)
 
     def complete_many(
         self, work: Sequence[tuple[Held, Sequence[Unit], dict[str, Any]]]

@@ -347,7 +347,7 @@ BEGIN
 END $$;
 --;
 CREATE OR REPLACE FUNCTION joblog_claim_0(
-  p_queue text, p_kinds text[], p_shut text[], p_limit int, p_vocabulary bigint, p_after text, p_now bigint
+  p_queue text, p_kinds text[], p_shut text[], p_limit int, p_vocabulary bigint, p_after text, p_now bigint, p_crashes bigint
 ) RETURNS TABLE ("id" uuid, "version" bigint, "vocabulary" bigint, "kind" text, "tenant" text, "queue" text, "priority" smallint, "gate" text, "exclusive_key" text, "due_at" bigint, "token" bigint, "attempt" bigint, "crashes" bigint, "updated_at" bigint, round bigint, turn int) LANGUAGE plpgsql 
   SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET enable_bitmapscan = off
   SET plan_cache_mode = force_generic_plan
@@ -407,6 +407,7 @@ BEGIN
               SELECT j."id", j."version", j."vocabulary", j."kind", j."tenant", j."queue", j."priority", j."gate", j."exclusive_key", j."due_at", j."token", j."attempt", j."crashes", j."updated_at" FROM jobs_0 j
               WHERE j.ready = 1 AND j.queue = p_queue AND j.kind = v_kind AND j.gate = v_gate
                 AND j.priority = v_priority AND j.tenant = v_tenant AND j.due_at <= p_now AND j.vocabulary <= p_vocabulary
+                AND j.crashes <= p_crashes
               ORDER BY j.due_at, j.id LIMIT v_share FOR UPDATE SKIP LOCKED) h;
           v_turn := v_turn + 1;
         END LOOP;
@@ -523,7 +524,7 @@ BEGIN
 END $$;
 --;
 CREATE OR REPLACE FUNCTION joblog_claim_1(
-  p_queue text, p_kinds text[], p_shut text[], p_limit int, p_vocabulary bigint, p_after text, p_now bigint
+  p_queue text, p_kinds text[], p_shut text[], p_limit int, p_vocabulary bigint, p_after text, p_now bigint, p_crashes bigint
 ) RETURNS TABLE ("id" uuid, "version" bigint, "vocabulary" bigint, "kind" text, "tenant" text, "queue" text, "priority" smallint, "gate" text, "exclusive_key" text, "due_at" bigint, "token" bigint, "attempt" bigint, "crashes" bigint, "updated_at" bigint, round bigint, turn int) LANGUAGE plpgsql 
   SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET enable_bitmapscan = off
   SET plan_cache_mode = force_generic_plan
@@ -583,6 +584,7 @@ BEGIN
               SELECT j."id", j."version", j."vocabulary", j."kind", j."tenant", j."queue", j."priority", j."gate", j."exclusive_key", j."due_at", j."token", j."attempt", j."crashes", j."updated_at" FROM jobs_1 j
               WHERE j.ready = 1 AND j.queue = p_queue AND j.kind = v_kind AND j.gate = v_gate
                 AND j.priority = v_priority AND j.tenant = v_tenant AND j.due_at <= p_now AND j.vocabulary <= p_vocabulary
+                AND j.crashes <= p_crashes
               ORDER BY j.due_at, j.id LIMIT v_share FOR UPDATE SKIP LOCKED) h;
           v_turn := v_turn + 1;
         END LOOP;
