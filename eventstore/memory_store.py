@@ -33,7 +33,7 @@ from .clock import SystemClock
 from .failpoint import failpoint
 from .mapper import event_id, evidence_of
 from .sql_store import check_seen
-from .store import ClaimQuery, ConflictError, JobRow, LeaseRow, LoggedEvent, LogState, Outlook, RowChange, Seen, SnapshotRow
+from .store import NOT_CONSECUTIVE, ClaimQuery, ConflictError, JobRow, LeaseRow, LoggedEvent, LogState, Outlook, RowChange, Seen, SnapshotRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -70,6 +70,7 @@ class MemoryStore:
         self._gates: dict[str, tuple[int | None, int]] = {}
         self._snapshots: dict[UUID, SnapshotRow] = {}
         self._tracking: dict[str, int] = {}
+        self._lists: dict[tuple[UUID, str], list[bytes]] = {}
         self._closed = False
         self._rebuild: tuple[int, int, str, int] | None = None
 
@@ -167,6 +168,8 @@ class MemoryStore:
             have = versions.get(stream, len(self._streams.get(stream, ())))
             if have != append.expected or (append.row and append.expected and self._row_version(stream, have) != have):
                 raise ConflictError(f"{stream} is at {have}")
+            if [event.version for event in append.events] != list(range(have + 1, have + 1 + len(append.events))):
+                raise ConflictError(NOT_CONSECUTIVE)
             versions[stream] = append.expected + len(append.events)
             new = {(stream, unit) for unit, _ in append.units}
             if len(new) != len(append.units) or new & units or any(unit in self._units for unit in new):
@@ -360,14 +363,15 @@ class MemoryStore:
 
     def find_jobs(
         self, *, status: str | None = None, before: tuple[int, UUID] | None = None, limit: int = 25, tenant: str | None = None,
-        queue: str | None = None
+        queue: str | None = None, kind: str | None = None
     ) -> list[JobRow]:
         """See ``Store``."""
+        wanted = {"status": status, "tenant": tenant, "queue": queue, "kind": kind}
         with self._lock:
             found = [
                 dict(row)
                 for row in self._rows()
-                if status in (None, row["status"]) and tenant in (None, row["tenant"]) and queue in (None, row["queue"])
+                if all(value in (None, row[column]) for column, value in wanted.items())
             ]
         if before is not None:
             found = [row for row in found if (row["created_at"], row["id"].bytes) < (before[0], before[1].bytes)]
@@ -523,6 +527,16 @@ class MemoryStore:
         """See ``Store``."""
         self._gates[gate] = (slots, closed_until)
 
+    # -- lists of items ----------------------------------------------------------------------------------------------
+
+    def put_list(self, job_id: UUID, name: str, chunks: Sequence[bytes]) -> None:
+        """Store a list before its first unit."""
+        self._lists[job_id, name] = list(chunks)
+
+    def get_list(self, job_id: UUID, name: str) -> list[bytes]:
+        """The chunks of a stored list."""
+        return list(self._lists.get((job_id, name), ()))
+
     # -- outbox: there is no transaction of an application to share ---------------------------------------------------
 
     def outbox(self, limit: int) -> list[tuple[int, str]]:
@@ -603,7 +617,12 @@ class MemoryStore:
             others = sum(bool(lease["presence"]) and lease["worker"] != worker for lease in self._leases.values())
         next_due = None if due is None else (due - self.now()) / 1_000_000
         next_end = None if end is None else (end - self.lease_now()) / 1_000_000
-        return Outlook(ready, next_due, next_end, others)
+        return Outlook(ready, next_due, next_end, others, outbox=False)
+
+    def has_suspects(self, queues: Sequence[str], crashes: int) -> bool:
+        """Whether a suspect is ready."""
+        with self._lock:
+            return any(r["ready"] and r["crashes"] >= crashes and r["queue"] in queues for r in self._rows())
 
     def atomic(self) -> AbstractContextManager[AtomicTransaction]:
         """There are no rows of a user here."""

@@ -75,6 +75,12 @@ BEGIN
   END IF;
   IF p_rest IS NOT NULL THEN
     v_now := joblog_now();
+    -- The unique key alone would take an event far ahead of its stream; a hot append was made from a replay.
+    IF p_rest ? 'after' AND EXISTS (
+      SELECT 1 FROM jsonb_to_recordset(p_rest->'after') x(id uuid, version bigint)
+      WHERE NOT EXISTS (SELECT 1 FROM events e WHERE e.stream_id = x.id AND e.version = x.version)) THEN
+      RAISE EXCEPTION 'stream versions' USING ERRCODE = '{bad}';
+    END IF;
     IF p_rest ? 'new' THEN
       INSERT INTO jobs_{p} SELECT r.* FROM jsonb_populate_recordset(null::jobs_{p}, p_rest->'new') r;
     END IF;

@@ -36,7 +36,7 @@ from .claim_order import choose, level
 from .failpoint import failpoint
 from .sql_store import Pinned, SqlStore
 from .sqlite_claim import CLAIM_COLUMNS
-from .store import ConflictError, JobRow, LeaseRow, LockedError, Seen, SnapshotRow
+from .store import NOT_CONSECUTIVE, ConflictError, JobRow, LeaseRow, LockedError, Seen, SnapshotRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -183,7 +183,9 @@ class PostgresStore(SqlStore):
         rest: dict[str, list[Any]] = {}
         for append in batch:
             base = len(streams)
-            for version, topic, state in append.events:
+            for upcoming, (version, topic, state) in enumerate(append.events, append.expected + 1):
+                if version != upcoming:
+                    raise ConflictError(NOT_CONSECUTIVE)
                 streams.append(append.stream_id)
                 versions.append(version)
                 topics.append(topic)
@@ -211,8 +213,14 @@ class PostgresStore(SqlStore):
     @contextmanager
     def atomic(self) -> Iterator[PostgresAtomic]:
         """See ``Store``."""
-        with self.writing("atomic") as cursor:
-            yield PostgresAtomic(self, self._own("atomic").connection, cursor)
+        connection: sa.Connection | None = None
+        try:
+            with self.writing("atomic") as cursor:
+                connection = self._own("atomic").connection
+                yield PostgresAtomic(self, connection, cursor)
+        finally:
+            if connection is not None and not connection.closed and connection.in_transaction():
+                connection.rollback()  # ends SQLAlchemy's nominal transaction; ours has ended
 
     def append_in(self, cursor: Any, append: Append, generation: int, seen: Seen) -> int:
         """One append inside an open transaction, whose deferred constraints are checked before it takes the log's lock."""
@@ -463,6 +471,8 @@ def _add_levels(candidates: list[JobRow], now: int) -> None:
 def _add_rest(rest: dict[str, list[Any]], append: Append) -> None:
     """What only some appends change, as JSON for the function."""
     job = append.stream_id
+    if append.expected:
+        rest.setdefault("after", []).append({"id": job, "version": append.expected})
     if append.row:
         if append.expected == 0:
             rest.setdefault("new", []).append(append.row)

@@ -262,12 +262,13 @@ class SqlStore:
         limit: int = 25,
         tenant: str | None = None,
         queue: str | None = None,
+        kind: str | None = None,
     ) -> list[JobRow]:
         """A page of jobs, newest first, behind the key (created_at, id) *before*."""
         mark = "?" if self.dialect == "sqlite" else "%s"
         where: list[str] = ["1 = 1"]
         params: list[Any] = []
-        for column, value in (("status", status), ("tenant", tenant), ("queue", queue)):
+        for column, value in (("status", status), ("tenant", tenant), ("queue", queue), ("kind", kind)):
             if value is not None:
                 where.append(f"{column} = {mark}")
                 params.append(value)
@@ -325,18 +326,42 @@ class SqlStore:
         sql = (
             f"SELECT ({ready}), (SELECT due_at {waiting} ORDER BY due_at LIMIT 1), "  # noqa: S608
             f"(SELECT min(lease_until) FROM leases), (SELECT count(*) FROM leases WHERE presence <> '' AND worker <> {mark}), "
-            f"(SELECT generation FROM log_state WHERE id = 1), {self.now_sql}"
+            f"(SELECT generation FROM log_state WHERE id = 1), {self.now_sql}, EXISTS (SELECT 1 FROM outbox)"
         )
-        found, due, end, others, self._live, now = self.sql_rows(sql, (*queues, worker))[0]
+        found, due, end, others, self._live, now, box = self.sql_rows(sql, (*queues, worker))[0]
         now, lease_now = (self.now(), self.lease_now()) if now is None else (now, now)
         next_due = None if due is None else (due - now) / 1_000_000
         next_end = None if end is None else (end - lease_now) / 1_000_000
-        return Outlook(bool(found), next_due, next_end, others)
+        return Outlook(bool(found), next_due, next_end, others, bool(box))
+
+    def has_suspects(self, queues: Sequence[str], crashes: int) -> bool:
+        """Whether a job is ready whose holders died *crashes* times or more at its checkpoint."""
+        mark = "?" if self.dialect == "sqlite" else "%s"
+        places = ", ".join([mark] * len(queues))
+        sql = (
+            f"SELECT 1 FROM jobs_{self._live % 2} WHERE status = 'queued' AND crashes >= {mark} AND ready = 1 "  # noqa: S608
+            f"AND queue IN ({places}) LIMIT 1"
+        )
+        return bool(self.sql_rows(sql, (crashes, *queues)))
 
     def tracking_position(self, name: str) -> int | None:
         """How far the named follower has come."""
         found = self.rows(self.statements.tracked, {"name": name})
         return found[0][0] if found else None
+
+    # -- lists of items ----------------------------------------------------------------------------------------------
+
+    def put_list(self, job_id: UUID, name: str, chunks: Sequence[bytes]) -> None:
+        """Store a list before its first unit."""
+        rows = [{"job_id": job_id, "name": name, "chunk": n, "items": chunk} for n, chunk in enumerate(chunks)]
+        with self.writing("claim") as cursor:
+            self.statements.delete_list.run(cursor, {"job_id": job_id, "name": name})
+            if rows:
+                self.statements.insert_list.run_many(cursor, rows)
+
+    def get_list(self, job_id: UUID, name: str) -> list[bytes]:
+        """The chunks of a stored list, in order."""
+        return [bytes(row[0]) for row in self.rows(self.statements.get_list, {"job_id": job_id, "name": name})]
 
     # -- outbox ------------------------------------------------------------------------------------------------------
 

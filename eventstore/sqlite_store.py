@@ -36,7 +36,7 @@ from .failpoint import failpoint
 from .sql_store import Pinned, SqlStore, check_seen
 from .sqlite_claim import SqliteClaims
 from .statements import chunks, placeholders
-from .store import ConflictError, JobRow, LeaseRow, Seen, SnapshotRow
+from .store import NOT_CONSECUTIVE, ConflictError, JobRow, LeaseRow, Seen, SnapshotRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -321,7 +321,9 @@ class SqliteStore(SqlStore):
         position = head
         for append in batch:
             stream = append.stream_id.bytes
-            for version, topic, state in append.events:
+            for upcoming, (version, topic, state) in enumerate(append.events, append.expected + 1):
+                if version != upcoming:
+                    raise ConflictError(NOT_CONSECUTIVE)
                 position += 1
                 rows.append((position, stream, version, topic, state))
         cursor.executemany(self.statements.insert_event.sql, rows)
@@ -363,10 +365,17 @@ class SqliteStore(SqlStore):
                 raise ConflictError(f"{len(bound_rows) - done} of {len(bound_rows)} jobs are not as expected")
         for append in batch:
             if not append.is_hot:
+                self._check_predecessor(cursor, append)
                 self._write_lease(cursor, append, lease_now, boot, parity)
                 self._write_rest(cursor, append)
             elif append.fence is not None and append.fence.renew:
                 self._move_end(cursor, append.stream_id, lease_now + append.fence.renew)
+
+    def _check_predecessor(self, cursor: Any, append: Append) -> None:
+        """The unique key alone would take an event far ahead of its stream; a hot append was made from a replay."""
+        before = {"stream_id": append.stream_id, "version": append.expected}
+        if append.expected and self.statements.position_of.run(cursor, before).fetchone() is None:
+            raise ConflictError(f"{append.stream_id} is not at {append.expected}")
 
     def _write_lease(self, cursor: Any, append: Append, now: int, boot: str, parity: int) -> None:
         job = append.stream_id.bytes
@@ -416,9 +425,14 @@ class SqliteStore(SqlStore):
     @contextmanager
     def atomic(self) -> Iterator[SqliteAtomic]:
         """See ``Store``.  The write lock is held from the start, so nobody can change the job meanwhile."""
-        with self.writing("atomic") as cursor:
-            connection = self.lane("atomic").pinned.connection
-            yield SqliteAtomic(self, connection, cursor)
+        connection: sa.Connection | None = None
+        try:
+            with self.writing("atomic") as cursor:
+                connection = self.lane("atomic").pinned.connection
+                yield SqliteAtomic(self, connection, cursor)
+        finally:
+            if connection is not None and not connection.closed and connection.in_transaction():
+                connection.rollback()  # ends SQLAlchemy's nominal transaction; ours has ended
 
     def append_in(self, cursor: Any, append: Append, generation: int, seen: Seen) -> int:
         """One append inside an open write transaction."""

@@ -105,6 +105,11 @@ class Statements:
         self.tracked = self.compile(
             sa.select(s.tracking.c.notification_id).where(s.tracking.c.application_name == sa.bindparam("name"))
         )
+        lists = s.frozen_lists
+        listed = sa.and_(lists.c.job_id == job, lists.c.name == sa.bindparam("name"))
+        self.insert_list = self.compile(insert(lists))
+        self.delete_list = self.compile(sa.delete(lists).where(listed))
+        self.get_list = self.compile(sa.select(lists.c["items"]).where(listed).order_by(lists.c.chunk))
         box = s.outbox.c
         count = sa.bindparam("count", type_=sa.Integer())
         self.outbox = self.compile(sa.select(box.id, box.spec).order_by(box.id).limit(count))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from .append import EventRow
 
@@ -89,6 +89,7 @@ class Outlook(NamedTuple):
     next_due: float | None  #: seconds until the next instant that waits; 0 or less: promote
     next_end: float | None  #: seconds until the first lease ends; 0 or less: expire
     others: int  #: leases of other workers that have a presence file
+    outbox: bool  #: something was submitted inside an application's transaction
 
 
 class AtomicTransaction(Protocol):
@@ -201,7 +202,7 @@ class Store(Protocol):
 
     def find_jobs(
         self, *, status: str | None = None, before: tuple[int, UUID] | None = None, limit: int = 25, tenant: str | None = None,
-        queue: str | None = None
+        queue: str | None = None, kind: str | None = None
     ) -> list[JobRow]:
         """A page of jobs, newest first, behind the key (created_at, id) *before*."""
 
@@ -288,10 +289,21 @@ class Store(Protocol):
     def rebuild_drop_old(self) -> None:
         """Empty the generation that is not live."""
 
+    # -- lists of items
+
+    def put_list(self, job_id: UUID, name: str, chunks: Sequence[bytes]) -> None:
+        """Store a list before its first unit; one that was left by a crash before ``list-frozen`` is replaced."""
+
+    def get_list(self, job_id: UUID, name: str) -> list[bytes]:
+        """The chunks of a stored list, in order."""
+
     # -- for workers
 
     def outlook(self, queues: Sequence[str], worker: str) -> Outlook:
         """One look at what there is to do."""
+
+    def has_suspects(self, queues: Sequence[str], crashes: int) -> bool:
+        """Whether a job is ready whose holders died *crashes* times or more at its checkpoint."""
 
     def atomic(self) -> AbstractContextManager[AtomicTransaction]:
         """A transaction for the user's rows and one append; commits at the end of the block."""
@@ -303,6 +315,9 @@ class Store(Protocol):
 
     def track(self, name: str, position: int) -> bool:
         """Move it forward; False if it is already there or further."""
+
+
+NOT_CONSECUTIVE: Final = "the events of an append do not follow each other"
 
 
 class ConflictError(Exception):

@@ -31,15 +31,18 @@ class Waker:
     """Calls whoever subscribed when something may have been appended."""
 
     def __init__(self) -> None:
-        self._subscribers: dict[int, Callable[[], None]] = {}
+        self._subscribers: dict[int, tuple[Callable[[], None], bool]] = {}
         self._tickets = count(1)
         self._lock = threading.Lock()
 
-    def subscribe(self, call: Callable[[], None]) -> int:
-        """Have *call* called (from any thread; it must be quick); returns a ticket."""
+    def subscribe(self, call: Callable[[], None], *, ready_only: bool = False) -> int:
+        """Have *call* called (from any thread; it must be quick); returns a ticket.
+
+        *ready_only*: only when a job may have become claimable, as far as that is known.
+        """
         ticket = next(self._tickets)
         with self._lock:
-            self._subscribers[ticket] = call
+            self._subscribers[ticket] = (call, ready_only)
             self._watch()
         return ticket
 
@@ -48,15 +51,15 @@ class Waker:
         with self._lock:
             self._subscribers.pop(ticket, None)
 
-    def notify(self) -> None:
-        """Something was appended by this process."""
+    def notify(self, *, ready: bool = False) -> None:
+        """Something was appended by this process; *ready*: a job that may be claimed."""
         if self._subscribers:
-            self.wake_all()
+            self.wake_all(ready=ready)
 
-    def wake_all(self) -> None:
-        """Call every subscriber."""
+    def wake_all(self, *, ready: bool = True) -> None:
+        """Call every subscriber whom it concerns."""
         with self._lock:
-            calls = list(self._subscribers.values())
+            calls = [call for call, ready_only in self._subscribers.values() if ready or not ready_only]
         for call in calls:
             call()
 
@@ -121,12 +124,14 @@ class ListenWaker(_WatchingWaker):
         super().__init__()
         self._store, self._pooler_safe = store, pooler_safe
         self._send = threading.Event()
+        self._ready = False
         self._sender: threading.Thread | None = None
 
-    def notify(self) -> None:
+    def notify(self, *, ready: bool = False) -> None:
         """Wake this process' own at once, others through the sender."""
-        super().notify()
+        super().notify(ready=ready)
         if not self._pooler_safe:
+            self._ready = self._ready or ready
             self._send.set()
             if self._sender is None:
                 with self._lock:
@@ -141,12 +146,13 @@ class ListenWaker(_WatchingWaker):
             if self._stopped.is_set():
                 break
             self._send.clear()
+            ready, self._ready = self._ready, False
             try:
-                pinned.open().execute(f"NOTIFY {CHANNEL}")
+                pinned.open().execute(f"NOTIFY {CHANNEL}, '{'ready' if ready else ''}'")
             except Exception as error:  # noqa: BLE001 - a hint: followers poll anyway
                 logger.debug("a wake-up could not be sent: %s", error)
                 pinned.drop()
-            self._stopped.wait(NOTIFY_SECONDS)
+            self._stopped.wait(NOTIFY_SECONDS if ready else 10 * NOTIFY_SECONDS)
         pinned.close()
 
     def _run(self) -> None:
@@ -157,24 +163,24 @@ class ListenWaker(_WatchingWaker):
                 self._stopped.wait(POLL_SECONDS)
                 self.wake_all()
                 continue
-            heard = False
+            heard = ready = False
             try:
                 if pinned is None:
                     pinned = self._store.pin()
                     pinned.open().execute(f"LISTEN {CHANNEL}")
-                for _ in pinned.driver.notifies(timeout=POLL_SECONDS / 4, stop_after=1):
-                    heard = True
+                for note in pinned.driver.notifies(timeout=POLL_SECONDS / 4, stop_after=1):
+                    heard, ready = True, note.payload == "ready"
             except Exception as error:  # noqa: BLE001 - the database may be restarting; polling goes on
                 logger.debug("no wake-ups for now: %s", error)
                 if pinned is not None:
                     pinned.drop()
                     pinned = None
                 self._stopped.wait(POLL_SECONDS)
-                heard = True
+                heard = ready = True
             idle += POLL_SECONDS / 4
             if heard or idle >= POLL_SECONDS:
                 idle = 0.0
-                self.wake_all()
+                self.wake_all(ready=ready)
         if pinned is not None:
             pinned.close()
 

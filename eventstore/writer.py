@@ -16,6 +16,7 @@ from ..domain.errors import (
     EpochChangedError,
     GenerationChangedError,
     JobLogError,
+    RefusedError,
     StoreBusyError,
     StoreClosedError,
     UnknownOutcomeError,
@@ -55,7 +56,7 @@ class _Request:
 class GroupWriter:
     """Appends for one process."""
 
-    def __init__(self, store: Store, busy: BusyRetry, *, on_commit: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, store: Store, busy: BusyRetry, *, on_commit: Callable[[bool], None] = lambda _: None) -> None:
         self.store, self.busy = store, busy
         self._on_commit = on_commit
         self._waiting: deque[_Request] = deque()
@@ -100,7 +101,7 @@ class GroupWriter:
                 return self._diagnose_all(appends, conflict)
             except JobLogError as error:
                 return error
-        self._on_commit()
+        self._on_commit(any(append.row.get("ready") for append in appends))
         placed: list[tuple[int, Append]] = []
         for append in appends:
             placed.append((first, append))
@@ -112,7 +113,7 @@ class GroupWriter:
     ) -> list[tuple[int, Append]] | JobLogError:
         placed: list[tuple[int, Append]] = []
         for append in appends:
-            answer = self._diagnose(append, ConflictError(str(conflict)))
+            answer = self.diagnose(append, ConflictError(str(conflict)))
             if isinstance(answer, JobLogError):
                 return answer
             placed.append((answer.position, append))
@@ -288,7 +289,7 @@ class GroupWriter:
         try:
             return Stored(self.busy.run(write))
         except ConflictError as conflict:
-            answer = self._diagnose(append, conflict)
+            answer = self.diagnose(append, conflict)
             return self._doubted(append, answer, doubts[-1]) if doubts else answer
         except UnknownOutcomeError as error:
             return self._resolve(append, error)
@@ -297,9 +298,10 @@ class GroupWriter:
                 return StoreBusyError("a row of this job stayed locked; nothing was written")
             raise
         except JobLogError as error:
-            return error
+            return doubts[-1] if doubts else error  # "nothing was written" holds for the last try only
 
-    def _diagnose(self, append: Append, conflict: ConflictError) -> Answer:
+    def diagnose(self, append: Append, conflict: ConflictError) -> Answer:
+        """Why a refused append does not go, or where it is."""
         try:
             return self.busy.run(lambda: self.store.diagnose(append, self.generation))
         except ConflictError:
@@ -315,6 +317,8 @@ class GroupWriter:
         """
         if isinstance(answer, Stored):
             return answer
+        if not isinstance(answer, RefusedError):
+            return doubt  # the store could not be read back either
         try:
             taken = self.store.position_of(append.stream_id, append.expected + 1) is not None
         except JobLogError:
@@ -366,7 +370,7 @@ class GroupWriter:
         for request in requests:
             if request.ready is not None and request.answer is not None:
                 request.ready.release()
-        self._on_commit()
+        self._on_commit(any(request.append.row.get("ready") for request in requests))
 
     @staticmethod
     def _deliver(requests: list[_Request]) -> None:

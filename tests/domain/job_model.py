@@ -13,7 +13,7 @@ class JobModel:
 
     def __init__(self, now: datetime, *, total: int | None, attempts: int) -> None:
         self.grants: list[int] = []
-        self.facts: dict[str, Any] = {"status": "queued", "wish": "", "due_at": now, "tries": {}}
+        self.facts: dict[str, Any] = {"status": "queued", "wish": "", "due_at": now, "tries": {}, "tallies": {}}
         self.facts |= dict.fromkeys(("done", "skipped", "sequence", "failures", "crashes"), 0)
         self.total, self.attempts = total, attempts
 
@@ -51,7 +51,7 @@ class JobModel:
         self["tries"][unit] = (spent + 1, self.grants[-1])
         return None
 
-    def settle(self, units: list[str], fact: str, advance: int) -> Answer:
+    def settle(self, units: list[str], fact: str, advance: int, tallies: dict[str, int] | None = None) -> Answer:
         settled = self["done"] + self["skipped"] + len(units)
         past = self.total is not None and settled > self.total
         if past or not 0 <= advance <= settled - self["sequence"]:
@@ -59,6 +59,7 @@ class JobModel:
         self.facts[fact] += len(units)
         self.facts["sequence"] += advance
         self.facts["crashes"] *= advance == 0
+        self.facts["tallies"] = self["tallies"] if tallies is None else tallies
         self.facts["tries"] = {unit: tried for unit, tried in self["tries"].items() if unit not in units}
         return None
 

@@ -129,26 +129,28 @@ class JobMachine(RuleBasedStateMachine):
                 self.both(err.LeaseLostError, partial(run, self.job, token))
 
     @precondition(is_running)
-    @rule(ahead=st.integers(0, 2))
-    def attempt(self, ahead: int) -> None:
-        unit = str(self.job.sequence + ahead)
+    @rule(ahead=st.integers(0, 2), behind=st.integers(0, 5))
+    def attempt(self, ahead: int, behind: int) -> None:
+        """By a process whose clock is *behind*."""
+        unit, now = str(self.job.sequence + ahead), self.now - timedelta(seconds=behind)
         expected = self.model.attempt(unit)
-        self.both(expected, lambda: self.job.attempt_unit(self.token, unit, now=self.now))
+        self.both(expected, lambda: self.job.attempt_unit(self.token, unit, now=now))
 
     @precondition(is_running)
     @rule(
         ahead=st.sets(st.integers(0, 3), max_size=3),
         late=st.booleans(),
-        wrong=st.sampled_from([0, 0, 0, 0, 0, 1, -9]),
+        wrong=st.sampled_from([0, 0, 0, 0, 1, -9]),
+        tallies=st.none() | st.fixed_dictionaries({"rows": st.integers(0, 9)}),
     )
-    def complete_units(self, ahead: set[int], *, late: bool, wrong: int) -> None:
+    def complete_units(self, ahead: set[int], *, late: bool, wrong: int, tallies: dict[str, int] | None) -> None:
         """In and out of order; *late* leaves the checkpoint for a later call, *wrong* is covered by no units."""
         new = sorted({self.job.sequence + each for each in ahead} - self.finished)
-        advance = (0 if late and new else self.grown(new)) + wrong
+        advance = (0 if late else self.grown(new)) + wrong
         names = [str(unit) for unit in new]
-        if (new or advance) and self.both(
-            self.model.settle(names, "done", advance),
-            lambda: self.job.complete_units(self.token, units(*names), now=self.now, advance=advance),
+        if (new or advance or tallies) and self.both(
+            self.model.settle(names, "done", advance, tallies),
+            lambda: self.job.complete_units(self.token, units(*names), now=self.now, advance=advance, tallies=tallies),
         ):
             self.finished |= set(new)
 

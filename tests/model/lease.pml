@@ -3,21 +3,30 @@
  * Check      ./check.sh        (this model, every mutant and variant; README.md has the table)
  * By hand    spin -a lease.pml && gcc -O2 -w -DSAFETY -DCOLLAPSE -o pan pan.c && ./pan -m100000
  *            the trace of a failed run, with the same -D: spin -t -p -g lease.pml
- * Sizes      -DW= workers  -DU= units (<= 3)  -DT= grants  -DK= operator commands
- *            -DC= connections for appends (<= 3)
+ * Sizes      -DW= workers (<= 3)  -DU= units (<= 3)  -DT= grants (<= 4)  -DK= operator commands
+ *            -DC= appends on their way (<= 3)
  * Mutants    -DNAME; MUTANT stands at each place where one takes a defence away
  * Variants   -DNAME; VARIANT stands where one changes the protocol or the world
  *
  * The store's transactions are atomic; everything else is at its worst. A lease expires at ANY
- * moment. An append stays on one of the connections as long as it likes, outlives its sender,
- * is overtaken, is sent again on another connection while the first copy is under way, or is
- * lost; so may its answer be. kill -9 strikes between any two steps and takes all local state.
- * A renewal sent for any grant there ever was may arrive at any time.
+ * moment. An append stays on its way as long as it likes, outlives its sender, is overtaken, is
+ * sent again over another connection while the first copy is under way, or is lost; so may its
+ * answer be. kill -9 strikes between any two steps and takes all local state. A renewal sent for
+ * any grant there ever was may arrive at any time.
+ *
+ * Two grains. A decision taken at a version that is then passed does nothing but be refused (or, an
+ * append that landed, be recognised), so by default that happens at once: look and commit are one
+ * step, and a passed append leaves its connection. -DSTEPWISE takes nothing of that for granted:
+ * look and commit are two steps, passed appends stay on their way and carry all they carried. The
+ * mutants run stepwise; the protocol runs in both.
+ *
+ * Versions: an expected version is only ever compared with the newest one, so each copy of one
+ * is kept as a bit, "still the newest", which every insert clears. An append of several events is
+ * one version here, as it is one commit.
  *
  * Left out, because something here covers it: a claim whose answer was lost is read back (a claim
  * answered late) or forgotten (a claim, then a crash); a takeover by proof of death is one whose
- * lease expired at once; an append of several events is one version here, as it is one commit;
- * a unit commit that renews is a commit followed by a renewal.
+ * lease expired at once; a unit commit that renews is a commit followed by a renewal.
  * An inline marked "transition" is named like its command in the code (transitions.txt).
  */
 #ifndef W
@@ -63,14 +72,6 @@ hidden byte S1, S2, S5, S6, S7, S8, S9, S10, S12, WISH, L7;
 #define UNIT    2                /* unit-completed, checkpoint-advanced                        */
 #define RELEASE 3                /* lease-released, and paused or cancelled if there is a wish */
 #define DONE    4                /* lease-released, completed                                  */
-#define STALE   5                /* one of these, the version it expects being passed          */
-
-/* Once the version it expects is passed, an append is recognised or refused whatever it carries:
- * forget that, and what else was decided at a passed version. The mutants in which it would still
- * matter keep it, as does -DKEEP (many more states). */
-#if defined(NOVERSION) || defined(NOVERSION_MAX) || defined(BLINDCKPT) || defined(FENCE_FIRST)
-#define KEEP
-#endif
 
 /* ---- the log, as its fold ------------------------------------------------------------------ */
 byte status;
@@ -98,24 +99,29 @@ typedef Worker {
   bool cur;                      /* the version it has folded up to is still the newest        */
   byte seen, wish;               /* units and wish as of then                                  */
   bool crashed;
-  byte kind, u;                  /* the append; (kind, u, grant) are its event ids             */
+  byte kind, u;                  /* the append; (grant, kind, u, wish) are its event ids       */
   byte landed;                   /* ghost: they are in the log, 1 = nothing came after them    */
   bool lost                      /* the store's answer: fenced off                             */
 };
 Worker me[W];
 
+/* ---- appends on their way; takeover and operator between look and commit ------------------- */
 typedef Message {
   byte kind, g;
   byte who;                      /* the worker that waits for the answer, + 1; 0 = none does   */
-  bool cur;                      /* the version it expects is the newest                       */
-  byte seen, wish, u;
+  bool cur;                      /* the version it expects is still the newest                 */
+  byte ckpt, wish, u;
   byte dup                       /* ghost: its ids are in the log, 2 = where it expects them   */
 };
 Message net[C];
 
-bool takercur, opcur;            /* the same of takeover and operator, and what they saw then  */
-byte takerwish;
-bool held;
+bool takercur, opcur;            /* the version they have folded up to is still the newest     */
+byte takerwish, takertok;        /* and what they saw there                                    */
+bool opheld;
+
+/* scratch inside one step, no part of the state */
+hidden Message in;
+hidden byte w;
 
 #define BIT(u)    (1 << (u))
 #define HAS(s, u) (((s) >> (u)) & 1)
@@ -137,13 +143,15 @@ bool held;
 #define EACH_WORKER(f) f(0); f(1); f(2)
 #endif
 
-#ifdef TOKREUSE                  /* MUTANT: the token is counted in the row, which is deleted  */
+/* ---- the defences, and the mutants that take them away ------------------------------------- */
+
+#if defined(TOKREUSE) || defined(TOKREUSE_DEEP)    /* MUTANTS: counted in the row, which goes  */
 #define TOKEN(g) 1
 #else
 #define TOKEN(g) (g)
 #endif
 
-#if defined(NOVERSION) || defined(NOVERSION_MAX)   /* MUTANTS: no compare-and-set             */
+#if defined(NOVERSION) || defined(NOVERSION_MAX)   /* MUTANTS: no compare-and-set              */
 #define NEXT(cur) true
 #else
 #define NEXT(cur) (cur)
@@ -174,11 +182,11 @@ bool held;
 #endif
 
 #ifdef NOFENCE                   /* MUTANT                                                     */
-#define FENCE(i) true
+#define FENCE true
 #elif defined(RELEASE_IGNORES_TOKEN)               /* MUTANT: DELETE ... WHERE job_id          */
-#define FENCE(i) (net[i].kind == RELEASE || row && rowtok == TOKEN(net[i].g) && VALID)
+#define FENCE (in.kind == RELEASE || row && rowtok == TOKEN(in.g) && VALID)
 #else
-#define FENCE(i) (row && rowtok == TOKEN(net[i].g) && VALID)
+#define FENCE (row && rowtok == TOKEN(in.g) && VALID)
 #endif
 
 #ifdef RENEW_IGNORES_TOKEN       /* MUTANT                                                     */
@@ -197,32 +205,29 @@ bool held;
 
 /* ---- the log ------------------------------------------------------------------------------- */
 
-inline older(i, x) {
-#ifdef KEEP
+inline passed(i, x) {
+#ifdef STEPWISE
   net[i].cur = false
 #else
-  if :: net[i].kind -> stale(i) :: else fi
+  if
+  :: net[i].dup == 2 && READBACK -> clear(i); MARK(recognised)
+  :: net[i].kind && (net[i].dup != 2 || !READBACK) -> clear(i); MARK(version_refused)
+  :: else
+  fi
 #endif
-}
-
-inline stale(i) {
-  net[i].kind = STALE; net[i].g = 0; net[i].who = 0; net[i].cur = false;
-  net[i].seen = 0; net[i].wish = 0; net[i].u = 0; net[i].dup = (net[i].dup == 2 -> 2 : 0)
 }
 
 inline behind(i) { me[i].cur = false; if :: me[i].landed -> me[i].landed = 2 :: else fi }
 
 inline insert(current) {         /* any event: UNIQUE(stream, version)                         */
 #ifndef NOVERSION_MAX            /* MUTANT: the store numbers the event itself                 */
-  MUST(S5, current);                               /* version = the last one + 1               */
+  MUST(S5, current);                               /* its version is the newest one + 1        */
 #endif
   MUST(S12, !TERMINAL);
-  takercur = false; opcur = false;                 /* whatever others know is now older        */
-#ifndef KEEP
-  takerwish = NONE; held = false;
-#endif
+  takercur = false; opcur = false;                 /* whatever anyone knows is now passed      */
   EACH_WORKER(behind);
-  EACH_MESSAGE(older, 0)
+  EACH_MESSAGE(passed, 0);
+  pack()
 }
 
 inline drop_row() {
@@ -244,94 +249,104 @@ inline honour(asks) {            /* paused or cancelled, in the commit that free
   if :: asks != NONE -> asked = 0 :: else fi
 }
 
-/* ---- appends of the holder: the store's one transaction ------------------------------------ */
+/* ---- the holder's appends: the store's one transaction -------------------------------------- */
 
-#define SAME(i, j) (net[i].who == net[j].who && net[i].g == net[j].g && \
-  net[i].kind == net[j].kind && net[i].u == net[j].u && net[i].wish == net[j].wish)
-#define MINE(i, p) (net[i].kind == me[p].kind && net[i].u == me[p].u && \
-  (net[i].kind != RELEASE || net[i].wish == me[p].wish))
-
-inline mark_copy(j, i) {
-  if :: i != j && SAME(i, j) -> net[j].dup = (net[j].cur -> 2 : 1) :: else fi
+inline clear(i) {
+  net[i].kind = 0; net[i].g = 0; net[i].who = 0; net[i].cur = false;
+  net[i].ckpt = 0; net[i].wish = 0; net[i].u = 0; net[i].dup = 0
 }
 
-inline land(i) {
-  MUST(S2, !net[i].dup && !told);                  /* no id twice, none after a refusal        */
-  MUST(S6, row && rowg == net[i].g);               /* only the grant that holds the job        */
-  EACH_MESSAGE(mark_copy, i);
-  insert(net[i].cur);
+inline move(i, j) {
+  net[i].kind = net[j].kind; net[i].g = net[j].g; net[i].who = net[j].who; net[i].cur = net[j].cur;
+  net[i].ckpt = net[j].ckpt; net[i].wish = net[j].wish; net[i].u = net[j].u; net[i].dup = net[j].dup;
+  clear(j)
+}
+
+inline take(i) {                 /* any of them: they overtake each other                      */
+  in.kind = net[i].kind; in.g = net[i].g; in.who = net[i].who; in.cur = net[i].cur;
+  in.ckpt = net[i].ckpt; in.wish = net[i].wish; in.u = net[i].u; in.dup = net[i].dup;
+  drop(i)
+}
+
+inline drop(i) { clear(i); pack() }
+
+inline pack() {                  /* free connections last: they have no names                  */
+#if C > 1
+  if :: net[0].kind == 0 -> move(0, 1) :: else fi;
+#endif
+#if C > 2
+  if :: net[1].kind == 0 -> move(1, 2) :: else fi;
+  if :: net[0].kind == 0 -> move(0, 1) :: else fi;
+#endif
+  skip
+}
+
+/* the append in hand is what worker p is about */
+#define MINE(p) (in.kind == me[p].kind && in.u == me[p].u && (in.kind != RELEASE || in.wish == me[p].wish))
+
+inline mark_copy(i, x) {
   if
-  :: net[i].who && MINE(i, net[i].who - 1) -> me[net[i].who - 1].landed = 1
-  :: else -> MARK(landed_unasked)
+  :: net[i].kind == in.kind && net[i].g == in.g && net[i].u == in.u && net[i].wish == in.wish ->
+     net[i].dup = (net[i].cur -> 2 : 1)
+  :: else
+  fi
+}
+
+inline land() {
+  MUST(S2, !in.dup && !told);                      /* no id twice, none after a refusal        */
+  MUST(S6, row && rowg == in.g);                   /* only the grant that holds the job        */
+  EACH_MESSAGE(mark_copy, 0);
+  insert(in.cur);
+  if
+  :: in.who && MINE(in.who - 1) -> me[in.who - 1].landed = 1
+  :: else -> MARK(landed_unheard)
   fi;
   if
-  :: net[i].kind == ATTEMPT -> MARK(unit_attempted)
-  :: net[i].kind == UNIT ->
-     MUST(S8, !HAS(units, net[i].u));
-     MUST(S9, HAS(effect, net[i].u));
-     MUST(S10, PREFIX(net[i].seen | BIT(net[i].u)) >= ckpt);
+  :: in.kind == ATTEMPT -> MARK(unit_attempted)
+  :: in.kind == UNIT ->
+     MUST(S8, !HAS(units, in.u));
+     MUST(S9, HAS(effect, in.u));
+     MUST(S10, in.ckpt >= ckpt);
      MUST(WISH, asked <= 1);
      if :: asked -> asked = 2; MARK(unit_recorded_after_the_wish) :: else fi;
-     units = units | BIT(net[i].u);
-     ckpt = PREFIX(net[i].seen | BIT(net[i].u));
-     crashed = false;
-     if :: ckpt <= net[i].u -> MARK(out_of_order) :: else fi
-  :: net[i].kind == RELEASE -> drop_row(); honour(net[i].wish)
-  :: net[i].kind == DONE ->
+     if :: in.ckpt <= in.u -> MARK(out_of_order) :: else fi;
+     units = units | BIT(in.u); ckpt = in.ckpt; crashed = false
+  :: in.kind == RELEASE -> drop_row(); honour(in.wish)
+  :: in.kind == DONE ->
      MUST(S10, ckpt == U);
      MUST(WISH, !asked);
      drop_row(); status = COMPLETED; MARK(completed)
   fi
 }
 
-inline fenced(i) {               /* a definite answer, to the sender if it still asks          */
+inline fenced() {                /* a definite answer, to the sender if it still asks          */
   if
-  :: net[i].who && me[net[i].who - 1].cur && MINE(i, net[i].who - 1) ->
-     me[net[i].who - 1].lost = true; MARK(fenced_off)
+  :: in.who && me[in.who - 1].cur == in.cur && MINE(in.who - 1) ->
+     me[in.who - 1].lost = true; MARK(fenced_off)
   :: else -> MARK(fenced_off_unheard)
   fi
 }
 
-inline append(i) {               /* transition; this order of checks matters                   */
+inline append(i) {               /* transition; the order of the checks matters                */
+  take(i);
   if
-#ifdef FENCE_FIRST               /* MUTANT: an answer "lost" for what is in the log            */
-  :: !FENCE(i) -> fenced(i)
+#ifdef FENCE_FIRST               /* MUTANT: "lost" is answered for what is in the log          */
+  :: !FENCE -> fenced()
 #endif
-  :: net[i].dup == 2 && READBACK ->                /* 1 read back: its ids, at its version     */
+  :: in.dup == 2 && READBACK ->                    /* 1 read back: its ids, where it expects them */
      MARK(recognised);
 #ifdef BLINDCKPT                 /* MUTANT: answered by setting the checkpoint again           */
-     if
-     :: net[i].kind == UNIT ->
-        MUST(S10, PREFIX(net[i].seen | BIT(net[i].u)) >= ckpt);
-        ckpt = PREFIX(net[i].seen | BIT(net[i].u))
-     :: else
-     fi
+     if :: in.kind == UNIT -> MUST(S10, in.ckpt >= ckpt); ckpt = in.ckpt :: else fi
 #endif
   :: else ->
      if
-     :: !NEXT(net[i].cur) -> MARK(version_refused) /* 2 compare-and-set                        */
-     :: NEXT(net[i].cur) && !FENCE(i) -> fenced(i) /* 3 fence on the lease row                 */
-     :: NEXT(net[i].cur) && FENCE(i) && KEYFREE(net[i].kind, net[i].u) -> land(i)
-     :: NEXT(net[i].cur) && FENCE(i) && !KEYFREE(net[i].kind, net[i].u) -> MARK(key_refused)       /* 4 unit key   */
+     :: !NEXT(in.cur) -> MARK(version_refused)     /* 2 compare-and-set                        */
+     :: NEXT(in.cur) && !FENCE -> fenced()         /* 3 fence on the lease row                 */
+     :: NEXT(in.cur) && FENCE && KEYFREE(in.kind, in.u) -> land()
+     :: NEXT(in.cur) && FENCE && !KEYFREE(in.kind, in.u) -> MARK(key_refused)  /* 4 unit key   */
      fi
   fi;
-  clear(i)
-}
-
-inline clear(i) {
-  net[i].kind = 0; net[i].g = 0; net[i].who = 0; net[i].cur = false;
-  net[i].seen = 0; net[i].wish = 0; net[i].u = 0; net[i].dup = 0
-}
-
-inline post(i) {
-  net[i].kind = me[p].kind; net[i].g = me[p].g; net[i].who = p + 1; net[i].cur = me[p].cur;
-  net[i].u = me[p].u;
-  net[i].seen = (me[p].kind == UNIT -> me[p].seen : 0);
-  net[i].wish = (me[p].kind == RELEASE -> me[p].wish : 0);
-  net[i].dup = (me[p].landed -> 2 : 0);
-#ifndef KEEP
-  if :: !net[i].cur -> stale(i) :: else fi
-#endif
+  in.kind = 0
 }
 
 /* ---- the lease row ------------------------------------------------------------------------- */
@@ -346,7 +361,7 @@ inline renew(g) {                /* transition: one statement for all jobs of a 
 inline expire() {                /* transition: takeover, decided under the row lock           */
   if
 #ifdef EXPIRE_UNLOCKED           /* VARIANT: decided by an earlier look at the row             */
-  :: row && rowtok == t && NEXT(takercur) ->
+  :: row && rowtok == takertok && NEXT(takercur) ->
 #else
   :: row && !live && NEXT(takercur) ->
 #endif
@@ -360,13 +375,15 @@ inline expire() {                /* transition: takeover, decided under the row 
      honour(w)
 #endif
   :: else -> MARK(takeover_refused)
-  fi
+  fi;
+  takercur = false; takerwish = NONE; takertok = 0
 }
 
 /* ---- the worker ---------------------------------------------------------------------------- */
 
 inline fold() {                  /* it loads the stream, and the unit results                  */
-  me[p].cur = true; me[p].seen = RESULTS; me[p].wish = wish; me[p].crashed = crashed
+  me[p].cur = true; me[p].seen = RESULTS; me[p].wish = wish; me[p].crashed = crashed;
+  me[p].landed = 0; me[p].lost = false
 }
 
 inline orphan(i, p) { if :: net[i].who == p + 1 -> net[i].who = 0 :: else fi }
@@ -377,234 +394,231 @@ inline forget() {                /* lost, handed back, or kill -9               
   EACH_MESSAGE(orphan, p)
 }
 
-inline lose() {                  /* it has been told for good: this grant appends no more      */
-  if :: rowg == me[p].g -> told = row; MARK(told_before_the_takeover) :: else fi;
+inline lose() {                  /* it was told for good: this grant appends no more           */
+  if :: row && rowg == me[p].g -> told = true; MARK(told_before_the_takeover) :: else fi;
   forget()
 }
 
 inline claim() {                 /* transition                                                 */
-  if
-  :: NEXT(me[p].cur) && !row ->                    /* the row's key is the job                 */
-     insert(me[p].cur);
-     grant++;
-#ifndef TOKREUSE_DEEPER          /* MUTANT: let the consequence show                           */
-     MUST(S7, TOKEN(grant) > toktop);
+  insert(me[p].cur);
+  grant++;
+#ifndef TOKREUSE_DEEP            /* MUTANT: goes on, to show what follows                      */
+  MUST(S7, TOKEN(grant) > toktop);
 #endif
-     toktop = TOKEN(grant); status = RUNNING;
-     row = true; live = true; rowtok = toktop; rowg = grant;
-     me[p].g = grant; fold();
-     if :: grant == T -> MARK(all_grants_used) :: else fi
-  :: else -> me[p].cur = false; MARK(claim_refused)
-  fi
+  MUST(S7, !row);                                  /* expired or released, both by an event    */
+  toktop = TOKEN(grant); status = RUNNING;
+  row = true; live = true; rowtok = toktop; rowg = grant;
+  me[p].g = grant; fold();
+  if :: grant == T -> MARK(all_grants_used) :: else fi
 }
 
-inline next_unit() {             /* any order: units of one job may finish out of order        */
-  if
-  :: !HAS(me[p].seen, 0) -> me[p].u = 0
-#if U > 1
-  :: !HAS(me[p].seen, 1) -> me[p].u = 1
-#endif
-#if U > 2
-  :: !HAS(me[p].seen, 2) -> me[p].u = 2
-#endif
-  fi
-}
-
-inline attempt_unit() { me[p].kind = ATTEMPT }     /* transition: unit 0 (a gate), any after a crash */
-inline complete_unit() { me[p].kind = UNIT }       /* transition                               */
-inline release() { me[p].kind = RELEASE }          /* transition: with its wish, if any        */
+inline attempt_unit() { me[p].kind = ATTEMPT }     /* transition: committed before the body    */
+inline complete_unit() { me[p].kind = UNIT }       /* transition: one commit, also the checkpoint */
+inline release() { me[p].kind = RELEASE }          /* transition: honours the wish, if any     */
 inline complete() { me[p].kind = DONE }            /* transition                               */
 
-active [W] proctype worker() {   /* first, so that _pid is 0 .. W-1                            */
+inline post(i) {
+  net[i].kind = me[p].kind; net[i].g = me[p].g; net[i].who = p + 1; net[i].cur = me[p].cur;
+  net[i].u = me[p].u;
+  net[i].ckpt = (me[p].kind == UNIT -> PREFIX(me[p].seen | BIT(me[p].u)) : 0);
+  net[i].wish = (me[p].kind == RELEASE -> me[p].wish : 0);
+  net[i].dup = (me[p].landed -> 2 : 0)
+}
+
+inline accept() {                /* ok; or unknown, then read back as ok                       */
+  MUST(S1, me[p].landed);
+  me[p].cur = (me[p].landed == 1); me[p].landed = 0; me[p].lost = false;
+  if
+  :: me[p].kind == UNIT ->
+     me[p].seen = me[p].seen | BIT(me[p].u); me[p].crashed = false; me[p].kind = 0; me[p].u = 0
+  :: me[p].kind == ATTEMPT -> me[p].kind = 0
+  :: else -> forget()
+  fi
+}
+
+#define NO_WISH  (me[p].wish == NONE)
+#define UNDONE(x) (x < U && !HAS(me[p].seen, x))
+#define MUST_ATTEMPT(x) (x == 0 || me[p].crashed)  /* unit 0 uses a gate; any after a crash    */
+#ifdef WISH_IGNORED              /* MUTANT: the worker goes on                                 */
+#define GO_ON true
+#else
+#define GO_ON NO_WISH
+#endif
+#ifdef UNKNOWN_IS_OK             /* MUTANT                                                     */
+#define ACCEPTED true
+#else
+#define ACCEPTED me[p].landed
+#endif
+#define REFUSED  ((!me[p].landed || !READBACK) && !me[p].cur)  /* by version, and read back    */
+#define RENEWAL_REFUSED !RENEWABLE(TOKEN(me[p].g))
+#ifdef STEPWISE
+#define SENDABLE true
+#else
+#define SENDABLE me[p].cur
+#endif
+
+active [W] proctype worker() {   /* the first ones, so that _pid is 0 .. W-1                   */
   byte p = _pid;
 
 end_idle:
-  atomic { status == QUEUED && grant < T -> me[p].cur = true };   /* from the index: maybe stale */
-  atomic { claim(); if :: me[p].g == 0 -> goto end_idle :: else fi };
+#ifdef STEPWISE
+  if :: d_step { status == QUEUED && grant < T -> me[p].cur = true } fi;      /* an index row  */
+  if
+  :: d_step { NEXT(me[p].cur) && !row -> claim() }                /* the row's key is the job  */
+  :: d_step { !(NEXT(me[p].cur) && !row) -> me[p].cur = false; MARK(claim_refused) }; goto end_idle
+  fi;
+#else
+  if :: d_step { status == QUEUED && grant < T -> me[p].cur = true; claim() } fi;
+#endif
 
 boundary:
-  if
-#ifdef WISH_IGNORED              /* MUTANT: the worker goes on                                 */
-  :: atomic { me[p].seen != ALL ->
-#else
-  :: atomic { me[p].wish == NONE && me[p].seen != ALL ->
-#endif
-       next_unit();
-       if
-       :: me[p].crashed || me[p].u == 0 -> attempt_unit(); goto send
-       :: else -> goto body
-       fi }
-  :: atomic { me[p].wish == NONE && me[p].seen == ALL -> complete(); goto send }
-  :: atomic { me[p].wish != NONE -> release(); goto send }        /* honoured at the boundary  */
-  :: atomic { me[p].wish == NONE -> release(); goto send }        /* yield, shutdown           */
-  :: atomic { !RENEWABLE(TOKEN(me[p].g)) -> lose(); goto end_idle }    /* renewal: no row           */
-  :: atomic { forget(); MARK(kill_at_boundary); goto end_idle }
+  if                             /* any unit not done: those of one job may finish out of order */
+  :: d_step { GO_ON && UNDONE(0) && MUST_ATTEMPT(0) -> me[p].u = 0; attempt_unit() }; goto ask
+  :: d_step { GO_ON && UNDONE(1) && MUST_ATTEMPT(1) -> me[p].u = 1; attempt_unit() }; goto ask
+  :: d_step { GO_ON && UNDONE(2) && MUST_ATTEMPT(2) -> me[p].u = 2; attempt_unit() }; goto ask
+  :: d_step { GO_ON && UNDONE(1) && !MUST_ATTEMPT(1) -> me[p].u = 1 }
+  :: d_step { GO_ON && UNDONE(2) && !MUST_ATTEMPT(2) -> me[p].u = 2 }
+  :: d_step { NO_WISH && me[p].seen == ALL -> complete() }; goto ask
+  :: d_step { release() }; goto ask                /* the wish is honoured; else yield, shutdown */
+  :: d_step { RENEWAL_REFUSED -> lose() }; goto end_idle
+  :: d_step { forget(); MARK(killed_at_the_boundary) }; goto end_idle
   fi;
 
 body:
-#ifdef EFFECT_LATE               /* MUTANT: reported before it is done                         */
-  atomic { complete_unit(); goto send };
-#endif
   if
-  :: atomic { effect = effect | BIT(me[p].u); complete_unit(); goto send }
-  :: atomic { !RENEWABLE(TOKEN(me[p].g)) -> lose(); goto end_idle }
-  :: atomic { forget(); MARK(kill_in_body); goto end_idle }
+#ifdef EFFECT_LATE               /* MUTANT: reported before it is done                         */
+  :: d_step { complete_unit() }
+#endif
+  :: d_step { effect = effect | BIT(me[p].u); complete_unit() }
+  :: d_step { RENEWAL_REFUSED -> lose() }; goto end_idle
+  :: d_step { forget(); MARK(killed_in_the_body) }; goto end_idle
   fi;
 
-send:
+ask:                             /* send, send again while the answer is unknown, be answered  */
   if
-  :: atomic { net[0].kind == 0 -> post(0) }
+  :: d_step { SENDABLE && net[0].kind == 0 -> post(0) }; goto ask
 #if C > 1
-  :: atomic { net[0].kind && net[1].kind == 0 -> post(1) }
+  :: d_step { SENDABLE && net[0].kind && net[1].kind == 0 -> post(1); MARK(two_on_their_way) }; goto ask
 #endif
 #if C > 2
-  :: atomic { net[0].kind && net[1].kind && net[2].kind == 0 -> post(2) }
+  :: d_step { SENDABLE && net[1].kind && net[2].kind == 0 -> post(2) }; goto ask
 #endif
-  :: atomic { !RENEWABLE(TOKEN(me[p].g)) -> lose(); goto end_idle }
-  :: atomic { forget(); MARK(kill_before_send); goto end_idle }
-  fi;
-
-  if                             /* the answer, or none                                        */
-#ifdef UNKNOWN_IS_OK             /* MUTANT                                                     */
-  :: atomic { true ->
-#else
-  :: atomic { me[p].landed ->                      /* ok; or unknown, and read back            */
-#endif
-       MUST(S1, me[p].landed);
-       me[p].cur = (me[p].landed == 1); me[p].landed = 0; me[p].lost = false;
-       if
-       :: me[p].kind == ATTEMPT -> me[p].kind = 0; goto body
-       :: me[p].kind == UNIT ->
-          me[p].seen = me[p].seen | BIT(me[p].u); me[p].crashed = false;
-          me[p].kind = 0; me[p].u = 0; goto boundary
-       :: else -> forget(); goto end_idle
-       fi }
-  :: atomic { me[p].lost ->                        /* fenced off: a definite refusal           */
-       MUST(S2, !me[p].landed);
-       lose(); goto end_idle }
-  :: atomic { (!me[p].landed || !READBACK) && !me[p].cur ->  /* version refused           */
-       if
-       :: NEWER(TOKEN(me[p].g)) -> MUST(S2, !me[p].landed); lose(); MARK(newer_token); goto end_idle
-       :: else ->
-          fold(); me[p].lost = false; me[p].landed = 0;
-          if
-          :: me[p].kind == UNIT -> MARK(unit_sent_at_a_newer_version); goto send
-          :: me[p].kind != UNIT && me[p].wish != NONE ->
-             me[p].kind = 0; me[p].u = 0; MARK(wish_seen_before_the_body); goto boundary
-          :: else -> goto send
-          fi
-       fi }
-  :: atomic { !me[p].landed && me[p].cur && !KEYFREE(me[p].kind, me[p].u) ->
-       me[p].seen = me[p].seen | BIT(me[p].u);     /* key refused                              */
-       me[p].kind = 0; me[p].u = 0; goto boundary }
-  :: goto send                                     /* unknown: the same append again           */
-  :: atomic { !RENEWABLE(TOKEN(me[p].g)) -> lose(); goto end_idle }
-  :: atomic { forget(); MARK(kill_before_answer); goto end_idle }
+  :: d_step { ACCEPTED && me[p].kind == ATTEMPT -> accept() }; goto body
+  :: d_step { ACCEPTED && me[p].kind == UNIT -> accept() }; goto boundary
+  :: d_step { ACCEPTED && me[p].kind >= RELEASE -> accept() }; goto end_idle
+  :: d_step { me[p].lost -> MUST(S2, !me[p].landed); lose() }; goto end_idle
+  :: d_step { REFUSED && NEWER(TOKEN(me[p].g)) ->
+       MUST(S2, !me[p].landed); lose(); MARK(newer_token) }; goto end_idle
+  :: d_step { REFUSED && !NEWER(TOKEN(me[p].g)) && (me[p].kind == UNIT || wish == NONE) ->
+       fold(); MARK(same_append_at_a_newer_version) }; goto ask
+  :: d_step { REFUSED && !NEWER(TOKEN(me[p].g)) && me[p].kind != UNIT && wish != NONE ->
+       fold(); me[p].kind = 0; me[p].u = 0; MARK(wish_met_outside_a_body) }; goto boundary
+  :: d_step { !me[p].landed && me[p].cur && !KEYFREE(me[p].kind, me[p].u) ->   /* done before  */
+       me[p].seen = me[p].seen | BIT(me[p].u); me[p].kind = 0; me[p].u = 0 }; goto boundary
+  :: d_step { RENEWAL_REFUSED -> lose() }; goto end_idle
+  :: d_step { forget(); MARK(killed_before_the_answer) }; goto end_idle
   fi
 }
 
-/* ---- the store's connections, the clock, late renewals -------------------------------------- */
+/* ---- the way to the store, the clock, late renewals ----------------------------------------- */
 
 active proctype store() {
 end_store:
   do
-  :: atomic { net[0].kind != 0 -> append(0) }
-  :: atomic { net[0].kind != 0 -> clear(0); MARK(append_never_arrived) }
+  :: d_step { net[0].kind -> append(0) }
+  :: d_step { net[0].kind -> drop(0); MARK(never_arrived) }
 #if C > 1
-  :: atomic { net[1].kind != 0 -> append(1) }
-  :: atomic { net[1].kind != 0 -> clear(1) }
+  :: d_step { net[1].kind -> append(1) }
+  :: d_step { net[1].kind -> drop(1) }
 #endif
 #if C > 2
-  :: atomic { net[2].kind != 0 -> append(2) }
-  :: atomic { net[2].kind != 0 -> clear(2) }
+  :: d_step { net[2].kind -> append(2) }
+  :: d_step { net[2].kind -> drop(2) }
 #endif
-  :: atomic { row && live -> live = false }
+  :: d_step { row && live -> live = false }
 #ifdef CLOCK_BACK                /* VARIANT: the store's clock is set back                     */
-  :: atomic { row && !live -> live = true }
+  :: d_step { row && !live -> live = true }
 #endif
-  :: atomic { row -> renew(1) }
-  :: atomic { row && grant > 1 -> renew(2) }
-#if T > 2
-  :: atomic { row && grant > 2 -> renew(3) }
-#endif
-#if T > 3
-  :: atomic { row && grant > 3 -> renew(4) }
-#endif
+  :: d_step { row -> renew(1) }
+  :: d_step { row && grant > 1 -> renew(2) }
+  :: d_step { row && grant > 2 -> renew(3) }
+  :: d_step { row && grant > 3 -> renew(4) }
   od
 }
 
 /* ---- takeover, by any process -------------------------------------------------------------- */
 
 active proctype taker() {
-  byte w;
-#ifdef EXPIRE_UNLOCKED
-  byte t;
-#endif
 end_taker:
   do
-  :: atomic { row && !live -> takercur = true; takerwish = wish;  /* a candidate, its stream loaded           */
-#ifdef EXPIRE_UNLOCKED
-       t = rowtok
+#ifdef STEPWISE
+  :: d_step { row && !live -> takercur = true; takerwish = wish; takertok = rowtok };
+     d_step { true -> expire() }
+#else
+  :: d_step { row && !live -> takercur = true; takerwish = wish; takertok = rowtok; expire() }
 #endif
-     };
-     atomic { expire(); takercur = false; takerwish = NONE; w = 0;
-#ifdef EXPIRE_UNLOCKED
-       t = 0
-#endif
-     }
-  :: atomic { timeout ->                           /* nobody can move: nothing may be left     */
-       MUST(L7, !row && (status >= PAUSED || grant == T)); MARK(quiet); break }
+  :: d_step { timeout ->                           /* nobody can move: nothing may be left     */
+       MUST(L7, !row && (status >= PAUSED || grant == T)); MARK(quiet) }; break
   od
 }
 
 /* ---- the operator -------------------------------------------------------------------------- */
 
-inline pause() {                 /* transition                                                 */
-  insert(opcur);
-  if :: h -> wish = PAUSE; ask() :: else -> status = PAUSED; MARK(paused_while_queued) fi
-}
-
-inline cancel() {                /* transition                                                 */
-  insert(opcur);
-  if :: h -> wish = CANCEL; ask() :: else -> status = CANCELLED; MARK(cancelled_unheld) fi
-}
-
-inline resume() { insert(opcur); status = QUEUED; MARK(resumed) }     /* transition                */
-
-inline ask() {
+inline ask(asks) {
+  wish = asks;
   if :: !asked -> asked = 1 :: else -> MARK(cancel_over_pause) fi
 }
 
+inline pause() {                 /* transition                                                 */
+  if :: w -> ask(PAUSE) :: else -> status = PAUSED; MARK(paused_while_queued) fi
+}
+inline cancel() {                /* transition                                                 */
+  if :: w -> ask(CANCEL) :: else -> status = CANCELLED; MARK(cancelled_unheld) fi
+}
+inline resume() { status = QUEUED; MARK(resumed) } /* transition                               */
+
+#define ALLOWED (cmd == PAUSE && (status == QUEUED || status == RUNNING && wish == NONE) || \
+                 cmd == CANCEL && !TERMINAL && wish != CANCEL || cmd == RESUME && status == PAUSED)
+
+inline look() { opcur = true; opheld = (status == RUNNING) }
+
+inline command() {
+  MUST(S2, !mine);
+  w = opheld; insert(opcur); mine = true;
+  if :: cmd == PAUSE -> pause() :: cmd == CANCEL -> cancel() :: cmd == RESUME -> resume() fi
+}
+
+inline answered() { mine = false; opheld = false; opcur = false; cmd = 0 }
+
 active proctype operator() {
   byte n, cmd;
-  bool mine, h;                  /* ghost: the command's event ids are in the log              */
+  bool mine;                     /* ghost: the command's event ids are in the log              */
 end_operator:
   do
-  :: atomic { n < K -> n++; if :: cmd = PAUSE :: cmd = CANCEL :: cmd = RESUME fi };
-load:
-     atomic {
-       if
-       :: cmd == PAUSE && (status == QUEUED || status == RUNNING && wish == NONE)
-       :: cmd == CANCEL && (status < COMPLETED && wish != CANCEL)
-       :: cmd == RESUME && status == PAUSED
-       :: else -> cmd = 0; mine = false; goto end_operator        /* nothing to do             */
-       fi;
-       opcur = true; held = (status == RUNNING) };
-send:
-     atomic {
-       if
-       :: mine && READBACK -> MARK(command_recognised)
-       :: (!mine || !READBACK) && NEXT(opcur) ->
-          MUST(S2, !mine);
-          mine = true; h = held;
-          if :: cmd == PAUSE -> pause() :: cmd == CANCEL -> cancel() :: cmd == RESUME -> resume() fi;
-          h = false
-       :: else -> MARK(command_refused)
-       fi };
+#ifndef STEPWISE
+  :: d_step { n < K && status == RUNNING && wish == NONE ->
+       n++; cmd = PAUSE; look(); command(); answered() }
+  :: d_step { n < K && status == QUEUED -> n++; cmd = PAUSE; look(); command(); answered() }
+  :: d_step { n < K && !TERMINAL && wish != CANCEL -> n++; cmd = CANCEL; look(); command(); answered() }
+  :: d_step { n < K && status == PAUSED -> n++; cmd = RESUME; look(); command(); answered() }
+#else
+  :: n < K -> n++; if :: cmd = PAUSE :: cmd = CANCEL :: cmd = RESUME fi;
+look_first:
      if
-     :: atomic { mine -> mine = false; held = false; cmd = 0; opcur = false }          /* answered     */
-     :: atomic { (!mine || !READBACK) && !opcur -> held = false; goto load }
-     :: goto send                                  /* unknown: the same command again          */
+     :: d_step { ALLOWED -> look() }
+     :: d_step { !ALLOWED -> answered() }; goto end_operator
+     fi;
+commit:
+     if
+     :: d_step { mine && READBACK -> MARK(command_recognised) }
+     :: d_step { (!mine || !READBACK) && NEXT(opcur) -> command() }
+     :: d_step { (!mine || !READBACK) && !NEXT(opcur) -> MARK(command_refused) }
+     fi;
+     if
+     :: d_step { mine -> answered() }
+     :: d_step { (!mine || !READBACK) && !opcur -> opheld = false }; goto look_first
+     :: goto commit                                /* unknown: the same command again          */
      fi
+#endif
   od
 }

@@ -74,8 +74,12 @@ class Held:
 
     def attempt_unit(self, unit: str) -> int:
         """Spend an attempt of *unit* before its body runs (see ``Job.attempt_unit``)."""
-        self._run(self._decided(lambda job, now: job.attempt_unit(self.token, unit, now=now)))
+        self._run(self.attempting(unit))
         return self.job.unit_attempt
+
+    def attempting(self, unit: str) -> Generator[Any, Any, int]:
+        """``attempt_unit`` as a command to be driven."""
+        return self._decided(lambda job, now: job.attempt_unit(self.token, unit, now=now))
 
     def complete_units(self, units: Sequence[Unit], **checkpoint: Any) -> int:
         """Record finished units and move the checkpoint in one commit; returns the position of the first event.
@@ -104,9 +108,11 @@ class Held:
 
     def freeze_list(self, name: str, *, count: int, digest: str) -> int:
         """Record that the list *name* was stored (see ``Job.freeze_list``)."""
-        return self._run(
-            self._decided(lambda job, now: job.freeze_list(self.token, name, count=count, digest=digest, now=now))
-        )
+        return self._run(self.freezing_list(name, count=count, digest=digest))
+
+    def freezing_list(self, name: str, *, count: int, digest: str) -> Generator[Any, Any, int]:
+        """``freeze_list`` as a command to be driven."""
+        return self._decided(lambda job, now: job.freeze_list(self.token, name, count=count, digest=digest, now=now))
 
     def schedule_retry(
         self, unit: str, *, category: str, text: str, origin: str = "backoff", next_attempt_at: datetime | None = None
@@ -161,13 +167,19 @@ class Held:
         """As ``complete``, on an event loop."""
         return await drive.run_soon(self._completing(result), self._log.writer, readers)
 
+    def forget(self) -> None:
+        """Drop the replayed job: it may be ahead of the log, whose open transaction was undone."""
+        self._job = None
+
     # -- inside ------------------------------------------------------------------------------------------------------
 
     def _run(self, command: Generator[Any, Any, int]) -> int:
         return drive.run(command, self._log.writer)
 
-    def completing_units(self, units: Sequence[Unit], checkpoint: dict[str, Any]) -> Generator[Any, Any, int]:
-        """The command itself, to be driven (``drive``)."""
+    def completing_units(
+        self, units: Sequence[Unit], checkpoint: dict[str, Any], *, uncommitted: bool = False
+    ) -> Generator[Any, Any, int]:
+        """``complete_units`` as a command to be driven; *uncommitted*: inside a transaction that is still open."""
         for unit, evidence in units:
             storable.name(unit, "unit")
             storable.payload(evidence, f"evidence of {unit}")
@@ -185,7 +197,7 @@ class Held:
             for event in append.events[len(keys) :]:
                 storable.bounded(event.state, "cursor", storable.CURSOR_LIMIT)
 
-        return self._decided(decide, finish)
+        return self._decided(decide, finish, uncommitted=uncommitted)
 
     def _completing(self, result: Any) -> Generator[Any, Any, int]:
         storable.payload(result, "result")
@@ -197,7 +209,11 @@ class Held:
         return self._decided(lambda job, now: job.complete(self.token, now=now, result=result), finish)
 
     def _decided(
-        self, decide: Callable[[Job, datetime], Any], finish: Callable[[Append], None] = lambda _: None
+        self,
+        decide: Callable[[Job, datetime], Any],
+        finish: Callable[[Append], None] = lambda _: None,
+        *,
+        uncommitted: bool = False,
     ) -> Generator[Any, Any, int]:
         """Decide, append; when only the version was in the way, reload, decide and send again under the same ids."""
         log = self._log
@@ -220,7 +236,8 @@ class Held:
                 return 0
             answer = yield append
             if not isinstance(answer, JobLogError):
-                self._stored(append, job, before, asked_at)
+                if not uncommitted:  # a snapshot must never be ahead of the log
+                    self._stored(append, job, before, asked_at)
                 return int(answer.position)
             self._job = None
             if not isinstance(answer, VersionConflictError) or reload == RELOADS:

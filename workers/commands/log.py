@@ -72,7 +72,7 @@ class JobLog:
         self.leases = leases or LeasePolicy()
         self.waker = waker_for(store)
         self.busy = busy or BusyRetry.from_env(self.clock, self.random)
-        self.writer = GroupWriter(store, self.busy, on_commit=self.waker.notify)
+        self.writer = GroupWriter(store, self.busy, on_commit=lambda ready: self.waker.notify(ready=ready))
         self.application = LogApplication(StoreRecorder(store, self.writer, self.waker))
         self.mapper: OrjsonMapper = self.application.mapper  # type: ignore[assignment]
         self.served_tenant = ""  #: where the turn of the tenants stands
@@ -289,7 +289,8 @@ class JobLog:
         row = self.store.job(spec.job_id)
         if row is None:
             return answer
-        if row["args_digest"] != spec.args_digest:
+        # A child's id follows from its parent and key alone: kind and tenant are compared too.
+        if any(row[name] != getattr(spec, name) for name in ("args_digest", "kind", "tenant")):
             return KeyConflictError(spec.job_id, spec.key)
         return Submitted(spec.job_id, created=False, position=self.store.position_of(spec.job_id, 1) or 0)
 

@@ -1,0 +1,135 @@
+"""The command `joblog`: finds the commands, and turns every refusal into a line of text and an exit code."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import click
+
+from ...domain.errors import JobLogError
+from .exits import Exit, exit_of
+from .settings import Settings, shared_options
+from .text import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Entry(NamedTuple):
+    """Where a command lives, and its line in the overview; a test compares it with the command's own."""
+
+    module: str
+    help: str
+
+
+#: Nothing but the chosen command's module is imported.
+COMMANDS: Final[dict[str, dict[str, Entry]]] = {
+    "Start": {
+        "demo": Entry("demo", "Import a real file, to watch and to kill."),
+        "init": Entry("schema", "Make the database ready; safe to repeat."),
+        "up": Entry("working", "Make the database ready and run a worker, in one process."),
+        "worker": Entry("working", "Run a worker until it is told to stop."),
+    },
+    "Jobs": {
+        "submit": Entry("submit", "Hand in a job; the same key again is the same job."),
+        "list": Entry("listing", "List jobs, newest first."),
+        "show": Entry("show", "Show a job and what happened to it."),
+        "why": Entry("why", "Say why a job stands where it stands."),
+        "tail": Entry("tail", "Follow the log."),
+        "pause": Entry("control", "Hold jobs; a running one stops at its next boundary."),
+        "resume": Entry("control", "Let paused or failed jobs go on."),
+        "cancel": Entry("control", "Withdraw jobs; a running one ends at its next boundary."),
+        "retry": Entry("control", "Start a fresh attempt cycle of failed or paused jobs, now."),
+        "queues": Entry("queues", "List, pause, resume and limit queues."),
+    },
+    "Care": {
+        "doctor": Entry("doctor", "Check the database, the log and the workers."),
+        "migrate": Entry("schema", "Bring the schema to this version, or check it."),
+        "projections": Entry("projections", "List, rebuild and verify what is derived from the log."),
+        "epoch": Entry("epoch", "Accept a log that was restored or failed over."),
+    },
+}
+_ENTRIES: Final = {name: entry for section in COMMANDS.values() for name, entry in section.items()}
+
+
+class Overview(click.Group):
+    """Knows its commands by name only, and imports the one that is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """For the help and for completion."""
+        del ctx
+        return list(_ENTRIES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command's module."""
+        del ctx
+        entry = _ENTRIES.get(cmd_name)
+        if entry is None:
+            return None
+        command: click.Command = getattr(import_module(f".{entry.module}", __package__), f"{cmd_name}_command")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the overview without importing anything."""
+        del ctx
+        for title, section in COMMANDS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(11), entry.help) for name, entry in section.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run; a refusal of the log becomes two lines on stderr and its exit code, never a traceback."""
+        try:
+            answer = super().invoke(ctx)
+        except JobLogError as error:
+            click.echo(f"error: {clean(str(error))}\ncode: {error.code}", err=True)
+            ctx.exit(exit_of(error))
+        if isinstance(answer, Exit):
+            ctx.exit(answer)
+        return answer
+
+
+def _version(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click calls it so
+    if not value or ctx.resilient_parsing:
+        return
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        number = version("joblog")
+    except PackageNotFoundError:
+        number = "(not installed)"
+    click.echo(f"joblog {number}")
+    ctx.exit()
+
+
+@click.group(cls=Overview, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.option(
+    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Say the version and end."
+)
+@shared_options(environment=True)
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """A durable job log: long jobs go on at their checkpoint after a crash, a kill -9 or a power cut."""
+    ctx.ensure_object(Settings)
+
+
+def run(args: Sequence[str]) -> int:
+    """Run one command line; returns its exit code.  What is not ours keeps its traceback."""
+    try:
+        code = cli.main(args, prog_name="joblog", standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return Exit.INTERRUPTED
+    except OSError as error:
+        if error.errno != errno.EPIPE:
+            raise
+        # The reader went away: what is still buffered must not fail again when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.FAILED
+    return code if isinstance(code, int) else Exit.DONE

@@ -1,0 +1,122 @@
+"""`queues`: what waits and runs in each, and holding or limiting one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from ...domain.errors import InvalidFieldError
+from .output import answer, say
+from .session import actor, open_log
+from .settings import shared_options
+from .text import clean, iso, moment, painted, span, table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...workers.commands.log import JobLog
+
+_HEAD: Final = ("QUEUE", "STATE", "RUNNING", "LIMIT", "READY", "OLDEST DUE")
+
+
+@click.group(name="queues", invoke_without_command=True)
+@shared_options()
+@click.pass_context
+def queues_command(ctx: click.Context) -> None:
+    """List, pause, resume and limit queues."""
+    if ctx.invoked_subcommand is None:
+        _list()
+
+
+@queues_command.command(name="list")
+@shared_options()
+def list_command() -> None:
+    """Show what waits and runs in each queue."""
+    _list()
+
+
+def _list() -> None:
+    with open_log() as log:
+        items, now = _items(log), log.now()
+    rows = [
+        [
+            clean(one["queue"]),
+            painted("‖ paused", "yellow") if one["paused"] else "● open",
+            f"{one['running']:,}",
+            "none" if one["slots"] is None else f"{one['slots']:,}",
+            f"{one['ready']:,}" if one["ready_is_exact"] else f"{one['ready'] - 1:,}+",
+            "" if one["due"] is None else f"{span((now - moment(one['due'])).total_seconds())} ago",
+        ]
+        for one in items
+    ]
+    shown = [{name: value for name, value in one.items() if name != "due"} | {"oldest_due_at": iso(one["due"])} for one in items]
+    answer({"items": shown}, *table(_HEAD, rows))
+    if not items:
+        say("No queue holds anything, and none was ever paused or limited.")
+
+
+def _items(log: JobLog) -> list[dict[str, Any]]:
+    from ...eventstore import inspection
+
+    store = log.store
+    known, running = store.queue_rows(), inspection.leases_by_queue(store)
+    items: list[dict[str, Any]] = []
+    for name in sorted({*known, *running, *inspection.ready_queues(store)}):
+        row = known.get(name, {"paused": False, "slots": None})
+        waits = inspection.ready(store, name)
+        items.append(
+            {
+                "queue": name,
+                "paused": row["paused"],
+                "slots": row["slots"],
+                "running": running.get(name, 0),
+                "ready": waits.count,
+                "ready_is_exact": waits.count < inspection.COUNT_LIMIT,
+                "due": waits.oldest_due,
+            }
+        )
+    return items
+
+
+def _controls(function: Callable[..., Any]) -> Callable[..., Any]:
+    for add in (
+        shared_options(),
+        click.option("--request-id", default="", metavar="ID", help="20 to 64 characters: given again, it answers as before."),
+        click.option("--reason", default="", help="Why."),
+        click.argument("queue"),
+    ):
+        function = add(function)
+    return function
+
+
+@queues_command.command(name="pause")
+@_controls
+def pause_command(*, queue: str, reason: str, request_id: str) -> None:
+    """Hold a queue: nothing of it is claimed, now or later, until it is resumed."""
+    _control("pause", queue, reason, request_id)
+
+
+@queues_command.command(name="resume")
+@_controls
+def resume_command(*, queue: str, reason: str, request_id: str) -> None:
+    """Let a queue's jobs be claimed again."""
+    _control("resume", queue, reason, request_id)
+
+
+@queues_command.command(name="limit")
+@_controls
+@click.argument("slots")
+def limit_command(*, queue: str, slots: str, reason: str, request_id: str) -> None:
+    """Let at most SLOTS jobs of a queue run at once, over all processes; "none" lifts the limit."""
+    if slots != "none" and not slots.isdecimal():
+        raise InvalidFieldError("slots", f"{slots!r} is no count", 'give a whole number, or "none"')
+    _control("limit", queue, reason, request_id, slots=None if slots == "none" else int(slots))
+
+
+def _control(action: str, queue: str, reason: str, request_id: str, **options: Any) -> None:
+    with open_log() as log:
+        made = log.control_queue(queue, action, actor(request_id=request_id, reason=reason), **options)
+    limit = "any number of its jobs run" if made["slots"] is None else f"at most {made['slots']:,} of its jobs run"
+    state = "is paused" if made["paused"] else f"is open, {limit} at once"
+    answer(made, f"queue {clean(made['queue'])} {state}")

@@ -1,0 +1,73 @@
+"""What every command is told: which database, which jobs, how to answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+DEFAULT_DB: Final = "sqlite:///joblog.db"
+
+
+@dataclass
+class Settings:
+    """Read once from the command line and the environment.  Each option may stand before or behind the command."""
+
+    db: str = DEFAULT_DB
+    db_origin: str = "default"  #: default, JOBLOG_DB, or --db
+    app: str = ""  #: ``module:attribute`` of the user's jobs
+    as_json: bool = False
+    quiet: bool = False
+
+
+def _set(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    """Keep a value that was given; click hands in every option, given or not."""
+    settings = ctx.ensure_object(Settings)
+    if not value:
+        return
+    setattr(settings, str(param.name), value)
+    if param.name == "db":
+        from_shell = ctx.get_parameter_source("db") is click.core.ParameterSource.ENVIRONMENT
+        settings.db_origin = "JOBLOG_DB" if from_shell else "--db"
+
+
+def shared_options(*, environment: bool = False) -> Callable[[F], F]:
+    """The options of every command; the environment is read once, at the top."""
+
+    def add(function: F) -> F:
+        for names, about in reversed(_OPTIONS):
+            shell = {"envvar": about["envvar"], "show_envvar": True} if environment and "envvar" in about else {}
+            kept = {key: value for key, value in about.items() if key != "envvar"}
+            function = click.option(*names, expose_value=False, callback=_set, **kept, **shell)(function)
+        return function
+
+    return add
+
+
+_OPTIONS: Final[tuple[tuple[tuple[str, ...], dict[str, Any]], ...]] = (
+    (
+        ("--db",),
+        {
+            "metavar": "URL",
+            "envvar": "JOBLOG_DB",
+            "help": f"The database: sqlite:///path or postgresql://…  [default: {DEFAULT_DB}]",
+        },
+    ),
+    (
+        ("--app",),
+        {"metavar": "MODULE:ATTR", "envvar": "JOBLOG_APP", "help": "Your jobs, besides the built-in ones."},
+    ),
+    (("--json", "as_json"), {"is_flag": True, "help": "Answer in JSON, on stdout."}),
+    (("--quiet", "quiet"), {"is_flag": True, "help": "Say nothing on stderr but errors."}),
+)
+
+
+def current() -> Settings:
+    """The settings of the command that runs."""
+    return click.get_current_context().ensure_object(Settings)

@@ -1,0 +1,219 @@
+"""Questions that only people who look after the log ask; nothing is written, each answer is bounded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from uuid import UUID
+
+from ..domain.errors import StoreError
+from .sql_store import SqlStore
+from .store import EventRow, LeaseRow, LoggedEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .store import Store
+
+COUNT_LIMIT: Final = 10_001  #: counts stop here and then mean "at least"
+_LEASE: Final = "job_id, epoch, token, worker, lease_until, boot_id, presence"
+_PRAGMAS: Final = ("journal_mode", "synchronous", "wal_autocheckpoint", "recursive_triggers", "foreign_keys", "page_size")
+_SETTINGS: Final = (
+    "server_version",
+    "fsync",
+    "full_page_writes",
+    "synchronous_commit",
+    "wal_level",
+    "max_connections",
+    "idle_in_transaction_session_timeout",
+)
+
+
+class Schema(NamedTuple):
+    """What the database says of itself."""
+
+    version: int
+    min_code: int
+
+
+class Gate(NamedTuple):
+    """A provider's gate."""
+
+    slots: int | None
+    closed_until: int  #: microseconds since 1970
+
+
+class Rebuild(NamedTuple):
+    """A rebuild that is under way, or died."""
+
+    generation: int
+    position: int
+    owner: str
+    alive_until: int  #: microseconds since 1970
+
+
+class Ready(NamedTuple):
+    """What waits in a queue for a worker."""
+
+    count: int  #: at most ``COUNT_LIMIT``
+    oldest_due: int | None
+
+
+def _rows(store: Store, sql: str, *params: Any) -> list[Any]:
+    if not isinstance(store, SqlStore):
+        raise StoreError("only a log in a database can be inspected")
+    return store.sql_rows(sql if store.dialect == "sqlite" else sql.replace("?", "%s"), params)
+
+
+def _id(store: Store, job_id: UUID) -> Any:
+    return job_id.bytes if store.dialect == "sqlite" else job_id
+
+
+def _uuid(value: Any) -> UUID:
+    return value if isinstance(value, UUID) else UUID(bytes=value)
+
+
+def schema(store: Store) -> Schema:
+    """Which schema the database has, and the oldest code that may use it."""
+    return Schema(*_rows(store, "SELECT schema_version, min_code FROM log_state WHERE id = 1")[0])
+
+
+def settings(store: Store) -> dict[str, str]:
+    """The settings that decide whether an acknowledged event survives, as this process' connections have them."""
+    if store.dialect == "sqlite":
+        return {name: str(_rows(store, f"PRAGMA {name}")[0][0]) for name in _PRAGMAS}
+    return {name: str(_rows(store, f"SHOW {name}")[0][0]) for name in _SETTINGS}
+
+
+def connections(store: Store) -> int:
+    """How many connections the server has; 0 where there is none."""
+    if store.dialect == "sqlite":
+        return 0
+    return int(_rows(store, "SELECT count(*) FROM pg_stat_activity")[0][0])
+
+
+def jobs_beginning(store: Store, digits: str, *, limit: int) -> list[UUID]:
+    """Ids of jobs that begin with these hexadecimal digits."""
+    low, high = (UUID(digits.ljust(32, fill)) for fill in "0f")
+    parity = store.state().generation % 2
+    sql = f"SELECT id FROM jobs_{parity} WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?"  # noqa: S608
+    return [_uuid(row[0]) for row in _rows(store, sql, _id(store, low), _id(store, high), limit)]
+
+
+# -- one stream ------------------------------------------------------------------------------------------------------
+
+
+def stream(store: Store, stream_id: UUID, *, after: int, limit: int) -> list[LoggedEvent]:
+    """A page of one stream's events with their positions, behind version *after*."""
+    sql = (
+        "SELECT position, stream_id, version, topic, state FROM events "
+        "WHERE stream_id = ? AND version > ? ORDER BY version LIMIT ?"
+    )
+    found = _rows(store, sql, _id(store, stream_id), after, limit)
+    return [LoggedEvent(row[0], _uuid(row[1]), *row[2:]) for row in found]
+
+
+def newest_but(store: Store, stream_id: UUID, topics: Sequence[str], *, limit: int) -> list[EventRow]:
+    """The newest events of a stream that are none of *topics*, oldest first."""
+    marks = ", ".join("?" * len(topics))
+    sql = (
+        f"SELECT version, topic, state FROM events WHERE stream_id = ? AND topic NOT IN ({marks}) "  # noqa: S608
+        "ORDER BY version DESC LIMIT ?"
+    )
+    return [EventRow(*row) for row in _rows(store, sql, _id(store, stream_id), *topics, limit)][::-1]
+
+
+def last_of(store: Store, stream_id: UUID, topic: str, *, after: int = 0, before: int = 2**62) -> EventRow | None:
+    """The last event of *topic* between two versions of a stream."""
+    sql = (
+        "SELECT version, topic, state FROM events WHERE stream_id = ? AND version > ? AND version < ? AND topic = ? "
+        "ORDER BY version DESC LIMIT 1"
+    )
+    found = _rows(store, sql, _id(store, stream_id), after, before, topic)
+    return EventRow(*found[0]) if found else None
+
+
+# -- leases and gates ------------------------------------------------------------------------------------------------
+
+
+def leases(store: Store, *, limit: int) -> list[LeaseRow]:
+    """The leases, the one that ends first at the front."""
+    return [_lease(row) for row in _rows(store, f"SELECT {_LEASE} FROM leases ORDER BY lease_until LIMIT ?", limit)]
+
+
+def holder_of(store: Store, exclusive_key: str) -> LeaseRow | None:
+    """The lease that holds an exclusive key."""
+    found = _rows(store, f"SELECT {_LEASE} FROM leases WHERE exclusive_key = ?", exclusive_key)
+    return _lease(found[0]) if found else None
+
+
+def _lease(row: Any) -> LeaseRow:
+    from ..domain.lease import Token
+
+    return LeaseRow(_uuid(row[0]), Token(row[1], row[2]), *row[3:])
+
+
+def leases_by_queue(store: Store) -> dict[str, int]:
+    """How many jobs run in each queue."""
+    return dict(_rows(store, "SELECT queue, count(*) FROM leases GROUP BY queue"))
+
+
+def leases_of_gate(store: Store, gate: str) -> int:
+    """How many jobs run behind a gate."""
+    return int(_rows(store, "SELECT count(*) FROM leases WHERE gate = ? AND gate <> ''", gate)[0][0])
+
+
+def gate(store: Store, name: str) -> Gate | None:
+    """A gate, if it was ever declared."""
+    found = _rows(store, "SELECT slots, closed_until FROM gates WHERE gate = ?", name)
+    return Gate(*found[0]) if found else None
+
+
+# -- what waits ------------------------------------------------------------------------------------------------------
+
+
+def ready_queues(store: Store) -> list[str]:
+    """The queues in which a job is ready: one probe of the claim index each."""
+    parity = store.state().generation % 2
+    sql = f"SELECT queue FROM jobs_{parity} WHERE ready = 1 AND queue > ? ORDER BY queue LIMIT 1"  # noqa: S608
+    found: list[str] = []
+    while row := _rows(store, sql, found[-1] if found else ""):
+        found.append(row[0][0])
+    return found
+
+
+def ready(store: Store, queue: str) -> Ready:
+    """How many jobs of a queue are ready, counted up to a limit, and since when the oldest of them."""
+    parity = store.state().generation % 2
+    some = f"SELECT due_at FROM jobs_{parity} WHERE ready = 1 AND queue = ? LIMIT {COUNT_LIMIT}"  # noqa: S608
+    count, oldest = _rows(store, f"SELECT count(*), min(due_at) FROM ({some}) some", queue)[0]  # noqa: S608
+    return Ready(int(count), oldest)
+
+
+def overdue(store: Store, before: int) -> int | None:
+    """When the oldest job was due that no worker has even made ready, if that is before *before*."""
+    parity = store.state().generation % 2
+    sql = (
+        f"SELECT due_at FROM jobs_{parity} WHERE ready = 0 AND blocked = 0 AND status IN ('queued', 'waiting') "  # noqa: S608
+        "AND due_at < ? ORDER BY due_at LIMIT 1"
+    )
+    found = _rows(store, sql, before)
+    return found[0][0] if found else None
+
+
+def outbox_size(store: Store) -> int:
+    """Submits that no worker has moved into the log yet."""
+    return int(_rows(store, f"SELECT count(*) FROM (SELECT 1 FROM outbox LIMIT {COUNT_LIMIT}) some")[0][0])
+
+
+# -- what follows the log --------------------------------------------------------------------------------------------
+
+
+def followers(store: Store) -> dict[str, int]:
+    """How far each named follower has come."""
+    return dict(_rows(store, "SELECT application_name, notification_id FROM tracking ORDER BY application_name"))
+
+
+def rebuild(store: Store) -> Rebuild | None:
+    """The rebuild of the job table that was begun and not finished."""
+    found = _rows(store, "SELECT generation, position, owner, alive_until FROM rebuilds WHERE name = 'jobs'")
+    return Rebuild(*found[0]) if found else None

@@ -1,0 +1,256 @@
+"""Kill -9 at every fail point, on SQLite: a warm parent forks children that work on one log and die at a point.
+
+The parent holds no connection while it forks.  After each run the quick oracle judges the log; after ``LIFE`` runs the
+full one does, a healthy worker ends every job, and the next run starts with an empty folder.
+"""
+
+import gc
+import os
+import random
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from threading import Event
+from typing import Any, Final
+
+import alembic.command  # noqa: F401 - the parent is warm: no child imports it again
+import sqlalchemy as sa
+
+from joblog import JobLog
+from joblog.eventstore import failpoint, migrate, sql_store
+from joblog.eventstore.statements import Statements
+from joblog.workers.commands import log as log_module
+from tests.faults import rig
+from tests.faults.finish import finish
+from tests.faults.journal import Journal, Story
+from tests.faults.oracle import Oracle, Violation
+from tests.faults.reader import open_reader
+from tests.faults.rig import Report
+from tests.faults.workload import EXPECTED, RunIds, Script, SharedClock, watch
+
+CAMPAIGN: Final = "sqlite-kills"
+LIFE: Final = 200  #: runs on one database
+SNAPSHOT_EVERY: Final = 4
+#: Fail points that this rig does not reach, and why.  A new point must be covered or stand here.
+EXCLUDED: Final[dict[str, str]] = {}
+BIRTHS: Final = tuple(point for point in failpoint.POINTS if point.startswith("migrate."))
+POINTS: Final = tuple(point for point in failpoint.POINTS if point not in EXCLUDED and point not in BIRTHS)
+#: What a script must do to reach the points of a group, and how often it passes them at most.
+MUST: Final = {
+    "append.diagnosing": ("resend", 2),
+    "append": ("", 12),
+    "claim": ("claim", 2),
+    "renew": ("renew", 2),
+    "expire": ("expire", 2),
+    "promote": ("promote", 1),
+    "snapshot": ("snapshot", 2),
+    "checkpoint": ("checkpoint", 1),
+    "outbox": ("outbox", 1),
+    "rebuild": ("rebuild", 1),
+}
+ANY_MOMENT: Final = "any-moment"
+
+
+def route(point: str) -> tuple[str, int]:
+    """The command that leads to *point*, and how many times it may be passed before the kill.
+
+    Raises:
+        KeyError: a point of a new group; teach the script the way, or exclude it with a reason.
+    """
+    return MUST.get(point) or MUST[point.partition(".")[0]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One child's life."""
+
+    run: str
+    seed: str
+    point: str
+    hit: int
+    must: str
+    steps: int
+    keys: int
+    alone: bool
+    close: bool
+
+
+class ForkRig:
+    """Runs children on one database after another."""
+
+    def __init__(self, folder: Path, report: Report) -> None:
+        self.folder, self.report = folder, report
+        self.rng = random.Random(report.seed)
+        self.statements = Statements(sa.make_url("sqlite://").get_dialect()())
+        self._points: list[str] = []
+        self._moment = Event()
+        self._life = -1
+        self.begin()
+
+    def begin(self) -> None:
+        """An empty folder, a new journal and an oracle without a memory."""
+        self._life += 1
+        self.place = self.folder / f"life-{self._life}"
+        self.place.mkdir()
+        self.url = f"sqlite:///{self.place / 'log.db'}"
+        self.journal, self.errors = self.place / "journal", self.place / "errors"
+        self.clock = SharedClock()
+        self.oracle, self.story = Oracle(), Story()
+        Journal(self.journal).close()
+
+    # -- in the child ------------------------------------------------------------------------------------------------
+
+    def open(self, url: str, **ports: Any) -> JobLog:
+        """Open the log with what the parent has compiled already."""
+        vars(sql_store)["Statements"] = lambda _: self.statements
+        vars(log_module)["SNAPSHOT_EVERY"] = SNAPSHOT_EVERY
+        return JobLog.open(url, clock=self.clock, random=random.Random(1), **ports)
+
+    def work(self, plan: Plan) -> None:
+        journal = Journal(self.journal, plan.run)
+        if plan.point != ANY_MOMENT:
+            failpoint.arm(plan.point, rig.die(plan.hit, partial(journal.fired, plan.point)))
+        log = self.open(self.url, ids=RunIds(plan.run))
+        watch(log, journal)
+        script = Script(log, journal, random.Random(plan.seed), clock=self.clock, keys=plan.keys, expected=EXPECTED)
+        script.may_move_time = plan.alone
+        script.run(plan.steps, must=plan.must)
+        if plan.close:
+            log.close()
+
+    def finish(self, run: str, found: Path) -> None:
+        """In a child of its own: the parent stays without threads and connections."""
+        violations = finish(self.url, self.journal, self.open, clock=self.clock, run=f"{run}-finish")
+        found.write_text("\n".join(map(str, violations)), encoding="utf-8")
+
+    # -- in the parent -----------------------------------------------------------------------------------------------
+
+    def _next_point(self) -> str:
+        if not self._points:
+            self._points = [*POINTS, ANY_MOMENT, ANY_MOMENT]
+            self.rng.shuffle(self._points)
+        return self._points.pop()
+
+    def plans(self, run: int) -> list[Plan]:
+        """One child, or two at once; only a lonely one moves the clock."""
+        together = 2 if self.rng.random() < 0.2 else 1
+        made: list[Plan] = []
+        for child in range(together):
+            point = self._next_point()
+            must, most = ("", 0) if point == ANY_MOMENT else route(point)
+            name = f"{self.report.seed:x}.{run}.{child}"
+            hit = self.rng.randint(1, most) if most else 0
+            steps, keys = self.rng.randint(3, 8), 12 + run % LIFE // 3
+            made.append(Plan(name, name, point, hit, must, steps, keys, together == 1, self.rng.random() < 0.5))
+        return made
+
+    def step(self, run: int) -> list[Any]:
+        """One run: fork, kill, reap, judge."""
+        if self.rng.random() < 0.04:
+            self.clock.reboot()
+        plans = self.plans(run)
+        children = [(plan, rig.fork(partial(self.work, plan), self.errors)) for plan in plans]
+        found: list[Any] = []
+        for plan, pid in children:
+            killed = plan.point == ANY_MOMENT and self._kill_any_moment(pid)
+            try:
+                code = rig.reap(pid)
+            except TimeoutError as error:
+                found.append(error)
+                continue
+            if code not in {0, -signal.SIGKILL}:
+                found.append(f"child {plan.run} ended with {code}: {self._errors()}")
+            self.report.fired[ANY_MOMENT] += killed and code == -signal.SIGKILL
+            self.report.counts["unharmed"] += code == 0
+        return found + self.judge()
+
+    def _kill_any_moment(self, pid: int) -> bool:
+        """Where no point was thought of."""
+        if rig.ended(pid, self.rng.uniform(0.002, 0.04)):
+            return False
+        os.kill(pid, signal.SIGKILL)
+        return True
+
+    def _errors(self) -> str:
+        return self.errors.read_text(encoding="utf-8") if self.errors.exists() else "nothing was said"
+
+    def judge(self) -> list[Violation]:
+        before = self.story.fired.copy()
+        self.story.follow(self.journal)
+        self.report.fired += self.story.fired - before
+        if not (self.place / "log.db").exists():
+            return []
+        with open_reader(self.url, writable=self.rng.random() < 0.3) as reader:
+            return self.oracle.check(reader, self.story)
+
+    def end(self, run: int) -> list[Any]:
+        """The full check at the end of a database's life, with its memory, then a healthy worker."""
+        if not (self.place / "log.db").exists():
+            return []
+        with open_reader(self.url) as reader:
+            found: list[Any] = [*self.oracle.check(reader, self.story, full=True)]
+        self.report.counts += self.story.answers()
+        self.report.counts["events"] += self.oracle.head
+        answer = self.place / "found"
+        code = rig.reap(rig.fork(partial(self.finish, str(run), answer), self.errors))
+        if code:
+            return [*found, f"the healthy worker ended with {code}: {self._errors()}"]
+        return found + [line for line in answer.read_text(encoding="utf-8").splitlines() if line]
+
+    def births(self, run: int) -> list[Any]:
+        """Kill a migration of an empty file at each of its points: all of the schema is there, or nothing."""
+        found: list[Any] = []
+        for point in BIRTHS:
+            place = self.place / point
+            place.mkdir()
+            url, hit = f"sqlite:///{place / 'log.db'}", self.rng.randint(1, 30) if point == "migrate.statement" else 1
+            self.report.runs += 1
+            code = rig.reap(rig.fork(partial(self.migrate, url, point, hit, run), self.errors))
+            if code != -signal.SIGKILL:
+                found.append(f"{point} was not reached at hit {hit}: {self._errors()}")
+            with open_reader(url) as reader:
+                half = reader.schema()
+            if half and "events is missing" not in half:
+                found.append(f"{point}: a killed migration left half a schema: {half}")
+            if rig.reap(rig.fork(partial(self.migrate_again, url), self.errors)):
+                found.append(f"{point}: after a kill the migration does not go on: {self._errors()}")
+        return found
+
+    def migrate(self, url: str, point: str, hit: int, run: int) -> None:
+        journal = Journal(self.journal, f"birth-{run}")
+        failpoint.arm(point, rig.die(hit, partial(journal.fired, point)))
+        migrate.upgrade(url)
+
+    def migrate_again(self, url: str) -> None:
+        migrate.upgrade(url)
+        if different := migrate.check(url):
+            raise AssertionError(different)
+        self.open(url).close()
+
+
+def run(report: Report, *, kills: int, life: int = LIFE, tell: Callable[[str], None] = lambda _: None) -> Report:
+    """Kill until *kills* have been proven, or something does not hold."""
+    report.again = f"python -m tests.faults.campaign --only {CAMPAIGN} --seed {report.seed} --kills {kills}"
+    gc.freeze()
+    with rig.scratch() as folder, rig.timed(report):
+        forks = ForkRig(folder, report)
+        number = 0
+        while report.fired.total() < kills and not report.failed:
+            if number % life == 0:
+                _judged(report, forks, number, forks.births(number))
+            report.runs += 1
+            _judged(report, forks, number, forks.step(number))
+            number += 1
+            if number % life == 0 or report.fired.total() >= kills:
+                _judged(report, forks, number, forks.end(number))
+                tell(report.line())
+                forks.begin()
+    return report
+
+
+def _judged(report: Report, forks: ForkRig, number: int, found: list[Any]) -> None:
+    if found:
+        kept = rig.keep(forks.place, f"{CAMPAIGN}-{report.seed}-{number}")
+        report.fail(f"run {number} ({report.again}; kept in {kept})", found)

@@ -1,0 +1,139 @@
+"""What the rigs share: children that are forked and reaped within a bound, a scratch folder, and the report."""
+
+import os
+import select
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NoReturn
+
+ROOT: Final = Path(__file__).parents[2]
+KEPT: Final = ROOT / "build" / "faults"  #: what a failed run leaves behind
+HANGS_AFTER: Final = 60.0  #: seconds: a child that takes longer has met a deadlock (L8)
+
+
+@dataclass
+class Report:
+    """What a campaign did and found."""
+
+    campaign: str
+    seed: int
+    runs: int = 0
+    fired: Counter[str] = field(default_factory=Counter)  #: faults by kind, each with a proof
+    counts: Counter[str] = field(default_factory=Counter)  #: answers, positions, whatever shows that work was done
+    violations: list[str] = field(default_factory=list)
+    failed: int = 0  #: runs with a violation
+    seconds: float = 0.0
+    again: str = ""  #: the command line that repeats it
+
+    def fail(self, run: str, found: Sequence[object]) -> None:
+        self.failed += 1
+        self.violations += [f"{run}: {violation}" for violation in found]
+
+    @property
+    def passed(self) -> int:
+        return max(self.runs - self.failed, 0)
+
+    def line(self) -> str:
+        kinds = " ".join(f"{kind}={count}" for kind, count in sorted(self.fired.items()))
+        rate = self.runs / self.seconds if self.seconds else 0.0
+        head = f"{self.campaign}: seed {self.seed}, {self.runs} runs, {self.fired.total()} faults"
+        return f"{head}, {len(self.violations)} violations, {self.seconds:.1f} s, {rate:.1f}/s; {kinds}"
+
+
+@contextmanager
+def timed(report: Report) -> Iterator[None]:
+    start = time.monotonic()
+    try:
+        yield
+    finally:
+        report.seconds += time.monotonic() - start
+
+
+@contextmanager
+def scratch(prefix: str = "joblog-faults-") -> Iterator[Path]:
+    """A folder in memory where there is one: a killed process leaves the page cache alone, so it is as good as a disk."""
+    shm = Path("/dev/shm")  # noqa: S108 - made with mkdtemp below
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=shm if os.access(shm, os.W_OK) else None))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def keep(folder: Path, name: str) -> Path:
+    """Keep a copy of what a failed run left."""
+    target = KEPT / name
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(folder, target)
+    return target
+
+
+def fork(work: Callable[[], None], errors: Path) -> int:
+    """Start *work* in a child, which never comes back here; what goes wrong in it is written to *errors*."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid == 0:
+        _run_child(work, errors)
+    return pid
+
+
+def _run_child(work: Callable[[], None], errors: Path) -> NoReturn:
+    code = 3
+    try:
+        work()
+        code = 0
+    except BaseException:  # noqa: BLE001 - a child must end here, whatever happened
+        with suppress(OSError), errors.open("a", encoding="utf-8") as file:
+            file.write(f"child {os.getpid()}: {traceback.format_exc()}\n")
+    finally:
+        os._exit(code)
+
+
+def ended(pid: int, seconds: float = HANGS_AFTER) -> bool:
+    """Wait for the end of a child, at most *seconds*; it is not reaped yet."""
+    descriptor = os.pidfd_open(pid)
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        return bool(poll.poll(seconds * 1000))
+    finally:
+        os.close(descriptor)
+
+
+def reap(pid: int, seconds: float = HANGS_AFTER) -> int:
+    """How a child ended: its exit code, or minus the signal that killed it.
+
+    Raises:
+        TimeoutError: it hung, and was killed.
+    """
+    hung = not ended(pid, seconds)
+    if hung:
+        os.kill(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    if hung:
+        raise TimeoutError(f"L8: a child did not end within {seconds} s")
+    return os.waitstatus_to_exitcode(status)
+
+
+def die(count: int, before: Callable[[], None]) -> Callable[[], None]:
+    """What a fail point runs to kill its process at the *count*-th time; *before* leaves the proof."""
+    passed = 0
+
+    def kill() -> None:
+        nonlocal passed
+        passed += 1
+        if passed == count:
+            before()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return kill

@@ -1,0 +1,149 @@
+"""The bookkeeping of one run of a job: which units are done, where each list or source goes on, what to record next.
+
+It does no input or output: it yields what it needs (see ``commands.drive``), so that threads and event loops share it.
+The five steps of a unit are visible in ``unit``.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid5
+
+from ..domain import storable
+from ..domain.errors import InvalidFieldError, UnitDoneError
+from ..eventstore.mapper import evidence_of
+from .commands.drive import Invoke
+from .errors import Stopped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from datetime import datetime
+
+    from .commands.held import Held
+    from .commands.log import JobLog
+
+STEPS_LIMIT: Final = 10_000
+_MISSING: Final = object()
+
+
+
+class Control:
+    """What the worker wants of a running job; read at each boundary."""
+
+    def __init__(self) -> None:
+        self.stop: str | None = None  #: shutdown, yield, lease-lost
+        self._asked = threading.Event()
+
+    def ask(self, cause: str) -> None:
+        """Have the job stop at its next boundary."""
+        if self.stop != "lease-lost":
+            self.stop = cause
+        self._asked.set()
+
+    def wait(self, seconds: float) -> None:
+        """Wait in a thread, until *seconds* are over or the worker asks."""
+        self._asked.wait(seconds)
+
+
+class Book:
+    """See the module."""
+
+    def __init__(self, log: JobLog, held: Held, control: Control) -> None:
+        self.log, self.held, self.control = log, held, control
+        job = held.job
+        cursor = job.cursor if isinstance(job.cursor, dict) else {}
+        self.marks: dict[str, Any] = dict(cursor)  #: per verb name: where it goes on
+        self.tallies: dict[str, int] = dict(job.tallies)
+        self.unit = ""  #: the unit in flight
+        self.skip_mark: tuple[str, Any] | None = None  #: where its verb goes on if it is passed over
+        self._steps: dict[str, Any] | None = {} if job.done == 0 else None
+        self._must_attempt = job.crashes > 0 or job.unit_attempt > 0 or bool(job.gate)
+
+    # -- boundaries --------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Stop here if the lease is gone, the worker wants it, or an operator does."""
+        if self.control.stop is not None:
+            raise Stopped(self.control.stop)
+        if self.held.is_overdue:
+            raise Stopped("lease-lost")
+        if self.held.job.wish:
+            raise Stopped("wish")
+
+    def unit_id(self, unit: str | None = None) -> str:
+        """An id that is the same each time this unit is tried: the idempotency key to hand on."""
+        return str(uuid5(self.held.job_id, self.unit if unit is None else unit))
+
+    # -- units -------------------------------------------------------------------------------------------------------
+
+    def begun(self, unit: str, skip_mark: tuple[str, Any] | None = None) -> Generator[Any, Any, None]:
+        """Spend an attempt before the body, where a death in it must count."""
+        self.unit, self.skip_mark = unit, skip_mark
+        if self._must_attempt:
+            self._must_attempt = bool(self.held.job.gate)
+            yield from self.held.attempting(unit)
+
+    def done(self, units: list[tuple[str, Any]], mark: tuple[str, Any] | None = None) -> Generator[Any, Any, None]:
+        """Record finished units and where their verb goes on: evidence and checkpoint in one commit."""
+        marks = self.marks if mark is None else {**self.marks, mark[0]: mark[1]}
+        command = self.held.completing_units(units, {"cursor": marks, "tallies": dict(self.tallies)})
+        try:
+            yield from command
+        except UnitDoneError:
+            # It is in the log already, under an answer we never got: the checkpoint is what the log says.
+            self.marks = dict(self.held.job.cursor or {})
+        else:
+            self.marks = marks
+        self.unit = ""
+
+    def known(self, unit: str) -> Generator[Any, Any, Any]:
+        """The recorded result of a step, or ``_MISSING``; all steps are read in one query."""
+        if self._steps is None:
+            job_id, store = self.held.job_id, self.log.store
+            states = yield lambda: store.unit_states(job_id, prefix="step:")
+            self._steps = {key: evidence_of(state) for key, state in states.items()}
+        return self._steps.get(unit, _MISSING)
+
+    def step(self, name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Generator[Any, Any, Any]:
+        """One named unit whose result is remembered: returned, not run again."""
+        unit = f"step:{storable.name(name, 'step')}"
+        # 1 the job is claimed and its checkpoint read; 2 look the unit's result up by its key
+        self.check()
+        result = yield from self.known(unit)
+        if result is not _MISSING:
+            return result
+        if self._steps is not None and len(self._steps) >= STEPS_LIMIT:
+            raise InvalidFieldError("step", f"more than {STEPS_LIMIT:,} steps", "use batches or items for many units")
+        yield from self.begun(unit)
+        # 3 one bounded unit of work
+        result = yield Invoke(function, args)
+        # 4 verify that it can be kept, then evidence and checkpoint in one commit
+        storable.payload(result, f"result of {name}")
+        yield from self.done([(unit, result)])
+        if self._steps is not None:
+            self._steps[unit] = result
+        # 5 the lease was renewed with the commit where due; yield, then the next
+        self.check()
+        return result
+
+    def until(self, name: str, wake: datetime) -> Generator[Any, Any, None]:
+        """Sleep durably: the instant is recorded once, the lease and the slot are given back."""
+        unit = f"step:{name}"
+        self.check()
+        recorded = yield from self.known(unit)
+        if recorded is _MISSING:
+            yield from self.done([(unit, wake.isoformat())])
+            if self._steps is not None:
+                self._steps[unit] = wake.isoformat()
+        else:
+            wake = type(wake).fromisoformat(recorded)
+        if self.log.now() < wake:
+            raise Stopped("wait", wake)
+
+
+def missing(value: Any) -> bool:
+    """Whether ``Book.known`` found nothing."""
+    return value is _MISSING
+
+

@@ -1,0 +1,187 @@
+"""Running one claimed job to its next boundary: to its end, a retry, a pause, or back to the queue."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import traceback
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from ..domain.errors import (
+    ExhaustedError,
+    JobLogError,
+    LeaseLostError,
+    RefusedError,
+    StateError,
+    StoreError,
+    UnknownOutcomeError,
+)
+from .book import Book, Control
+from .errors import ArgumentError, Fatal, RetryLater, Stopped, UnknownKindError
+from .run import Run, SyncRun
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from .commands.held import Held
+    from .commands.log import JobLog
+    from .registry import Jobs, Operation
+
+logger = logging.getLogger(__name__)
+
+#: Faults that an operator can plausibly mend: exhausted, they pause the job; a verdict about the input fails it.
+PAUSING: Final = frozenset({"provider", "network", "storage", "credential"})
+_LOST: Final = "lease-lost"
+
+
+class Execution:
+    """One claimed job in this worker."""
+
+    def __init__(self, log: JobLog, held: Held, jobs: Jobs, readers: Executor, threads: Executor) -> None:
+        self.log, self.held, self.control = log, held, Control()
+        self._jobs, self._readers, self._threads = jobs, readers, threads
+        self.began = log.clock.monotonic()
+
+    async def run(self) -> str:
+        """Run it; returns what became of it, for the worker's log."""
+        try:
+            operation = self._jobs.get(self.held.kind)
+            args = operation.decode(self.held.job.args)
+        except UnknownKindError as error:
+            return await self._settle("parked", self.held.park, reason=error.code, text=str(error))
+        except ArgumentError as error:
+            return await self._settle("failed", self.held.fail, reason=error.code, text=str(error))
+        while True:
+            book = Book(self.log, self.held, self.control)
+            try:
+                result = await self._call(operation, book, args)
+            except BaseException as error:
+                outcome = await self._ended_by(error, operation, book)
+                if outcome is None:
+                    continue  # a bad unit was passed over: on behind it
+                return outcome
+            return await self._complete(result)
+
+    async def _call(self, operation: Operation[Any, Any], book: Book, args: Any) -> Any:
+        book.check()
+        if operation.is_async:
+            run = Run(book, self._readers)
+            try:
+                async with asyncio.timeout(operation.timeout):
+                    return await operation.function(run, args)
+            finally:
+                run.close()
+        call = partial(self._in_thread, operation, book, args)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+    @staticmethod
+    def _in_thread(operation: Operation[Any, Any], book: Book, args: Any) -> Any:
+        return operation.function(SyncRun(book), args)
+
+    async def _complete(self, result: Any) -> str:
+        try:
+            await self.held.complete_soon(result, self._readers)
+        except LeaseLostError:
+            return _LOST
+        except RefusedError as error:
+            return await self._settle("failed", self.held.fail, reason=error.code, text=str(error))
+        except JobLogError as error:
+            return await self._storage_fault(error, "")
+        return "completed"
+
+    # -- how it ended ------------------------------------------------------------------------------------------------
+
+    async def _ended_by(self, error: BaseException, operation: Operation[Any, Any], book: Book) -> str | None:
+        """What becomes of the job; None to run on behind a unit that was passed over."""
+        if isinstance(error, Stopped):
+            return await self._stopped(error)
+        if isinstance(error, asyncio.CancelledError):
+            cause = self.control.stop or "shutdown"
+            return await asyncio.shield(self._stopped(Stopped(cause)))
+        if not isinstance(error, Exception):
+            raise error
+        if isinstance(error, LeaseLostError):
+            return _LOST
+        if isinstance(error, StoreError | UnknownOutcomeError):
+            return await self._storage_fault(error, book.unit)
+        if isinstance(error, Fatal):
+            return await self._fatal(error, operation, book)
+        return await self._faulted(error, book)
+
+    async def _stopped(self, stopped: Stopped) -> str:
+        if stopped.cause == _LOST:
+            return _LOST
+        return await self._settle(stopped.cause, self.held.release, stopped.cause, due_at=stopped.due_at)
+
+    async def _fatal(self, error: Fatal, operation: Operation[Any, Any], book: Book) -> str | None:
+        job = self.held.job
+        skip = operation.on_unit_failure == "skip" and book.skip_mark is not None and book.unit
+        if skip and job.skipped < operation.skip_limit:
+            marks = dict([*book.marks.items(), book.skip_mark])  # type: ignore[list-item]
+            skipping = partial(self.held.skip_unit, book.unit, code=error.code, text=str(error), cursor=marks)
+            outcome = await self._settle("skipped", skipping)
+            return None if outcome == "skipped" else outcome
+        return await self._settle("failed", self.held.fail, reason=error.code, text=str(error), unit=book.unit)
+
+    async def _faulted(self, error: Exception, book: Book) -> str:
+        """A passing fault: store when to try again, or keep the work for somebody."""
+        later = error if isinstance(error, RetryLater) else None
+        category = later.category if later else category_of(error)
+        text = str(error) if later else f"{type(error).__name__}: {error} [{fingerprint(error)}]"
+        at, origin = None, "backoff"
+        if later is not None:
+            at = later.at or (self.log.now() + later.after if later.after else None)
+            origin = "backoff" if at is None else "date" if later.at else "delta"
+        logger.warning("job %s, unit %r: %s", self.held.job_id, book.unit, text, exc_info=later is None)
+        unit = book.unit or "body"
+        retry = partial(
+            self.held.schedule_retry, unit, category=category, text=text, origin=origin, next_attempt_at=at
+        )
+        try:
+            return await self._settle("retry", retry, raising=ExhaustedError)
+        except ExhaustedError:
+            reason = later.code if later else category
+            if category in PAUSING:
+                return await self._settle("parked", self.held.park, reason=f"exhausted-{category}", text=text)
+            return await self._settle("failed", self.held.fail, reason=reason, text=text, unit=unit)
+
+    async def _storage_fault(self, error: JobLogError, unit: str) -> str:
+        """Our own store failed, not the operation: no attempt of it is spent beyond this one."""
+        logger.warning("job %s: %s", self.held.job_id, error)
+        retry = partial(self.held.schedule_retry, unit or "body", category="storage", text=str(error))
+        return await self._settle("retry", retry)
+
+    async def _settle(
+        self, outcome: str, command: Any, *args: Any, raising: type[Exception] | tuple[()] = (), **kwargs: Any
+    ) -> str:
+        """Run a command of the holder off the loop; a lost lease or store leaves the job to whoever takes it over."""
+        call = partial(command, *args, **kwargs)
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._readers, call)
+        except LeaseLostError:
+            return _LOST
+        except JobLogError as error:
+            if raising and isinstance(error, raising):
+                raise
+            level = logging.INFO if isinstance(error, StateError) else logging.ERROR
+            logger.log(level, "job %s is left to its next holder: %s", self.held.job_id, error)
+            return "left"
+        return outcome
+
+
+def category_of(error: BaseException) -> str:
+    """What kind of fault an exception of the user's is; by its class, never by its text."""
+    if isinstance(error, ConnectionError | TimeoutError):
+        return "network"
+    if isinstance(error, OSError):
+        return "storage"
+    return "error"
+
+
+def fingerprint(error: BaseException) -> str:
+    """Same place, same fingerprint: a hash over file and function of the frames."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = "|".join(f"{frame.filename.rsplit('/', 1)[-1]}:{frame.name}" for frame in frames)
+    return hashlib.sha256(f"{type(error).__qualname__}|{place}".encode()).hexdigest()[:12]

@@ -1,0 +1,95 @@
+"""Lists of items: stored whole before the first unit, then each item's phases are units of their own."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+import orjson
+
+from ..domain import storable
+from ..domain.errors import InvalidFieldError
+from ..eventstore.mapper import evidence_of
+from .commands.drive import Invoke
+from .errors import ListChangedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable
+
+    from .book import Book
+
+T = TypeVar("T")
+CHUNK: Final = 1000  #: items a stored row
+_KEY_SHOWN: Final = 100
+
+
+def unit_key(name: str, key: str, phase: str) -> str:
+    """The unit of one item's phase; a long item key is shortened to a digest."""
+    shown = key if len(key) <= _KEY_SHOWN and key.isprintable() else hashlib.sha256(storable.escape(key).encode()).hexdigest()
+    return f"{name}:{shown}:{phase}"
+
+
+def frozen(
+    book: Book, name: str, source: Iterable[Any], key: Callable[[Any], str]
+) -> Generator[Any, Any, tuple[int, list[tuple[str, Any]]]]:
+    """Where to go on, and the list as it was stored; stored now if it was not (JRN-01…04).
+
+    Raises:
+        ListChangedError: the stored rows do not match the digest that the log has.
+    """
+    storable.name(name, "items")
+    book.check()
+    log, held = book.log, book.held
+    known = held.job.lists.get(name)
+    if known is None:
+        made = [[key(value), storable.payload(value, f"items of {name}")] for value in source]
+        if len({one for one, _ in made}) != len(made):
+            raise InvalidFieldError(f"items of {name}", "two items have the same key", "give a key that tells them apart")
+        chunks = [orjson.dumps(made[start : start + CHUNK]) for start in range(0, len(made), CHUNK)]
+        yield lambda: log.store.put_list(held.job_id, name, chunks)
+        yield from held.freezing_list(name, count=len(made), digest=_digest(chunks))
+    stored = yield lambda: log.store.get_list(held.job_id, name)
+    known = held.job.lists[name]
+    if _digest(stored) != known["digest"]:
+        raise ListChangedError(held.job_id, name)
+    found = [(one, value) for chunk in stored for one, value in orjson.loads(chunk)]
+    return int(book.marks.get(f"i:{name}", 0)), found
+
+
+def _digest(chunks: Iterable[bytes]) -> str:
+    made = hashlib.sha256()
+    for chunk in chunks:
+        made.update(len(chunk).to_bytes(8, "big"))
+        made.update(chunk)
+    return made.hexdigest()
+
+
+def finished(book: Book, name: str, count: int) -> Generator[Any, Any, None]:
+    """All items are done: the list's own unit closes it, unless it did before."""
+    if book.marks.get(f"i:{name}") == count + 1:
+        return
+    yield from book.done([(f"{name}:all", count)], (f"i:{name}", count + 1))
+
+
+class BaseItem(Generic[T]):
+    """One item of a list."""
+
+    def __init__(self, book: Book, name: str, index: int, key: str, value: T) -> None:
+        self._book, self._name, self._index = book, name, index
+        self.key, self.value = key, value
+
+    def phase(self, phase: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Generator[Any, Any, Any]:
+        """One unit of this item; the five steps as in ``Book.step``."""
+        book = self._book
+        unit = unit_key(self._name, self.key, storable.name(phase, "phase"))
+        book.check()
+        if self._index <= int(book.marks.get(f"i:{self._name}", 0)):  # only the item in flight can have recorded phases
+            states = yield lambda: book.log.store.unit_states(book.held.job_id, [unit])
+            if unit in states:
+                return evidence_of(states[unit])
+        yield from book.begun(unit, (f"i:{self._name}", self._index + 1))
+        result = yield Invoke(function, args)
+        storable.payload(result, f"result of {phase}")
+        yield from book.done([(unit, result)], (f"i:{self._name}", self._index))
+        book.check()
+        return result

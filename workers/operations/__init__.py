@@ -1,0 +1,1 @@
+"""The built-in operations: what they read, what they write, and how a resume finds its place again."""

@@ -1,0 +1,189 @@
+"""Which kind of job is which function: what the author of an operation declares."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_type_hints, overload
+
+import msgspec
+
+from ..domain.errors import InvalidFieldError
+from ..domain.retry import RetryPolicy
+from ..domain.spec import JobSpec
+from .errors import ArgumentError, UnknownKindError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from datetime import datetime
+    from uuid import UUID
+
+    import sqlalchemy as sa
+
+    from .commands.answers import Submitted
+    from .commands.log import JobLog
+    from .run import Run, SyncRun
+
+A = TypeVar("A")
+R = TypeVar("R")
+Guarantee = Literal["exactly-once", "at-least-once"]
+
+
+@dataclass(frozen=True)
+class Operation(Generic[A, R]):
+    """A registered kind of job; made by ``Jobs.job``."""
+
+    kind: str
+    function: Callable[[Any, A], Any]
+    args_type: Any
+    queue: str = "default"
+    priority: int = 5
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    exclusive: str | None = None
+    gate: str = ""
+    timeout: float | None = None  #: seconds for one call of the function, None for none
+    on_unit_failure: Literal["stop", "skip"] = "stop"
+    skip_limit: int = 100
+    guarantee: Guarantee = "at-least-once"
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the function runs on the worker's event loop; else it gets a thread."""
+        return inspect.iscoroutinefunction(self.function)
+
+    def encode(self, args: A) -> Any:
+        """*args* as plain JSON values."""
+        return msgspec.to_builtins(args)
+
+    def decode(self, args: Any) -> A:
+        """Stored JSON as the declared type.
+
+        Raises:
+            ArgumentError: it does not fit; names the path of the bad value.
+        """
+        try:
+            made: A = msgspec.convert(args, self.args_type)
+        except msgspec.ValidationError as error:
+            problem, _, path = str(error).partition(" - at `")
+            where = path.rstrip("`").replace("$", "args", 1) or "args"
+            raise ArgumentError(where, problem, f"see what {self.kind!r} takes") from error
+        return made
+
+    def spec(
+        self,
+        args: A,
+        *,
+        key: str = "",
+        tenant: str = "default",
+        owner: str = "",
+        queue: str | None = None,
+        priority: int | None = None,
+        due_at: datetime | None = None,
+        tags: tuple[str, ...] = (),
+        parent_id: UUID | None = None,
+    ) -> JobSpec:
+        """The job that would be submitted."""
+        encoded = self.encode(args)
+        self.decode(encoded)
+        return JobSpec(
+            self.kind,
+            encoded,
+            key=key,
+            tenant=tenant,
+            owner=owner,
+            queue=self.queue if queue is None else queue,
+            priority=self.priority if priority is None else priority,
+            due_at=due_at,
+            exclusive_key=self.exclusive or "",
+            gate=self.gate,
+            tags=tags,
+            retry=self.retry,
+            parent_id=parent_id,
+        )
+
+    def submit(self, log: JobLog, args: A, **options: Any) -> Submitted:
+        """Hand the job in (see ``JobLog.submit``)."""
+        return log.submit(self.spec(args, **options))
+
+    def submit_in(self, log: JobLog, connection: sa.Connection, args: A, **options: Any) -> UUID:
+        """Hand it in inside the caller's own transaction (see ``JobLog.submit_in``)."""
+        return log.submit_in(connection, self.spec(args, **options))
+
+
+class Jobs:
+    """A registry of operations."""
+
+    def __init__(self) -> None:
+        self._operations: dict[str, Operation[Any, Any]] = {}
+
+    @overload
+    def job(self, kind: str, **options: Any) -> _Decorator: ...
+    @overload
+    def job(self, kind: str) -> _Decorator: ...
+    def job(self, kind: str, **options: Any) -> _Decorator:
+        """Register the decorated function ``(run, args) -> result`` as *kind*.
+
+        Options are the fields of ``Operation``.  The type of *args* is taken from its annotation.
+        """
+        if kind in self._operations:
+            raise InvalidFieldError("kind", f"{kind!r} is registered already", "choose another name")
+        return _Decorator(self, kind, options)
+
+    def add(self, operation: Operation[Any, Any]) -> None:
+        """Register a made operation."""
+        self._operations[operation.kind] = operation
+
+    def merged(self, *others: Jobs) -> Jobs:
+        """All operations of this registry and *others*; a kind that two of them have is refused."""
+        made = Jobs()
+        for one in (self, *others):
+            for kind, operation in one._operations.items():
+                if kind in made._operations:
+                    raise InvalidFieldError("kind", f"{kind!r} is registered twice", "choose another name")
+                made.add(operation)
+        return made
+
+    def kinds(self) -> tuple[str, ...]:
+        """The registered kinds, sorted."""
+        return tuple(sorted(self._operations))
+
+    def get(self, kind: str) -> Operation[Any, Any]:
+        """The operation of *kind*.
+
+        Raises:
+            UnknownKindError: none is registered.
+        """
+        if (operation := self._operations.get(kind)) is None:
+            raise UnknownKindError(kind, self.kinds())
+        return operation
+
+    def spec(self, kind: str, args: Any, **options: Any) -> JobSpec:
+        """The job that *kind* with JSON *args* describes, checked against the declared type."""
+        operation = self.get(kind)
+        return operation.spec(operation.decode(args), **options)
+
+
+class _Decorator:
+    """Turns a function into a registered operation, keeping its types."""
+
+    def __init__(self, jobs: Jobs, kind: str, options: dict[str, Any]) -> None:
+        self._jobs, self._kind, self._options = jobs, kind, options
+
+    @overload
+    def __call__(self, function: Callable[[Run, A], Awaitable[R]]) -> Operation[A, R]: ...
+    @overload
+    def __call__(self, function: Callable[[SyncRun, A], R]) -> Operation[A, R]: ...
+    def __call__(self, function: Any) -> Any:
+        parameters = list(inspect.signature(function).parameters)
+        if len(parameters) != 2:  # noqa: PLR2004 - the run and its arguments
+            raise InvalidFieldError("function", f"{function.__name__} takes {len(parameters)} arguments", "take (run, args)")
+        args_type = get_type_hints(function, localns=_names()).get(parameters[1], Any)
+        operation: Operation[Any, Any] = Operation(self._kind, function, args_type, **self._options)
+        self._jobs.add(operation)
+        return operation
+
+
+def _names() -> dict[str, Any]:
+    from .run import Run, SyncRun
+
+    return {"Run": Run, "SyncRun": SyncRun}

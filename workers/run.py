@@ -1,0 +1,304 @@
+"""What a job's function gets as its first argument: the durable verbs, async (``Run``) and in a thread (``SyncRun``).
+
+Pause, cancel, shutdown and the loss of the lease surface only at these verbs.  Code between them runs again after a
+crash and must not hold the only copy of anything: locals are not durable, steps, batches, items and tallies are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from . import atomic, batch, items, marks
+from .commands import drive
+from .errors import AtomicUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator
+    from concurrent.futures import Executor
+    from datetime import datetime
+    from uuid import UUID
+
+    import sqlalchemy as sa
+
+    from .book import Book
+    from .sources import Source
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+#: A shorter sleep keeps the lease and the slot; a longer one gives them back.
+KEEP_SLOT_SECONDS: Final = 1.0
+
+
+class _BaseRun:
+    """What both kinds of run know."""
+
+    def __init__(self, book: Book) -> None:
+        self._book = book
+        self._sleeps = 0
+
+    @property
+    def job_id(self) -> UUID:
+        """The job's id."""
+        return self._book.held.job_id
+
+    @property
+    def attempt(self) -> int:
+        """How often the job was claimed, this time included."""
+        return self._book.held.attempt
+
+    @property
+    def unit_id(self) -> str:
+        """The same id each time the unit in flight is tried: hand it on as idempotency key."""
+        return self._book.unit_id()
+
+    @property
+    def fencing_token(self) -> str:
+        """Grows with each grant of the job: whoever checks it refuses a former holder."""
+        epoch, grant = self._book.held.token
+        return f"{epoch}.{grant}"
+
+    def now(self) -> datetime:
+        """The store's time, as this process estimates it."""
+        return self._book.log.now()
+
+    def tally(self, what: str, count: int = 1) -> None:
+        """Add to a durable counter; it counts with the next unit."""
+        self._book.tallies[what] = self._book.tallies.get(what, 0) + count
+
+    def total(self, what: str) -> int:
+        """The durable counter *what*, over all attempts."""
+        return self._book.tallies.get(what, 0)
+
+    def _wake_at(self, seconds: float) -> tuple[str, datetime]:
+        self._sleeps += 1
+        return f"sleep-{self._sleeps}", self.now() + timedelta(seconds=seconds)
+
+
+class Batch(batch.BaseBatch[T], Generic[T]):
+    """A batch of an async run."""
+
+    def __init__(self, *args: Any, run: Run, into: marks.Marks | None) -> None:
+        super().__init__(*args)
+        self._run, self._into = run, into
+
+    @asynccontextmanager
+    async def atomic(self) -> AsyncIterator[AsyncConnection]:
+        """A connection whose writes are committed together with this batch's evidence and checkpoint.
+
+        Its calls run in a thread of the run; see ``atomic.atomic``.
+        """
+        thread = self._run.thread()
+        loop = asyncio.get_running_loop()
+        block = transaction(self._book, self, self._into)
+        connection = await loop.run_in_executor(thread, block.__enter__)
+        try:
+            yield AsyncConnection(connection, thread)
+        except BaseException as error:
+            kind = (type(error), error, error.__traceback__)
+            if not await loop.run_in_executor(thread, block.__exit__, *kind):
+                raise
+        else:
+            await loop.run_in_executor(thread, block.__exit__, None, None, None)
+
+
+class AsyncConnection:
+    """A SQLAlchemy connection that works in its own thread."""
+
+    def __init__(self, connection: sa.Connection, thread: Executor) -> None:
+        self._connection, self._thread = connection, thread
+
+    async def execute(self, statement: Any, parameters: Any = None) -> Any:
+        """As ``Connection.execute``."""
+        return await self.run(lambda connection: connection.execute(statement, parameters))
+
+    async def scalar(self, statement: Any, parameters: Any = None) -> Any:
+        """As ``Connection.scalar``."""
+        return await self.run(lambda connection: connection.scalar(statement, parameters))
+
+    async def run(self, function: Callable[[sa.Connection], R]) -> R:
+        """Call *function* with the connection, in the thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function, self._connection)
+
+
+class SyncBatch(batch.BaseBatch[T], Generic[T]):
+    """A batch of a run in a thread."""
+
+    def __init__(self, *args: Any, into: marks.Marks | None) -> None:
+        super().__init__(*args)
+        self._into = into
+
+    @contextmanager
+    def atomic(self) -> Iterator[sa.Connection]:
+        """A connection whose writes are committed together with this batch's evidence and checkpoint."""
+        with transaction(self._book, self, self._into) as connection:
+            yield connection
+
+
+@contextmanager
+def transaction(book: Book, unit: batch.BaseBatch[Any], into: marks.Marks | None) -> Iterator[sa.Connection]:
+    """The transaction of a unit: in the log's database, or in another with a mark there."""
+    if into is not None:
+        with into.writing(unit) as connection:
+            yield connection
+    elif book.log.store.dialect == "memory":
+        raise AtomicUnavailableError("the log in memory has no SQL; pass into=<engine> to batches(), or use SQLite")
+    else:
+        with atomic.atomic(book, unit) as connection:
+            yield connection
+
+
+class Run(_BaseRun):
+    """The run of an async function."""
+
+    def __init__(self, book: Book, readers: Executor) -> None:
+        super().__init__(book)
+        self._readers = readers
+        self._thread: ThreadPoolExecutor | None = None
+
+    async def _drive(self, script: Generator[Any, Any, R]) -> R:
+        return await drive.run_soon(script, self._book.log.writer, self._readers)
+
+    def thread(self) -> Executor:
+        """The one thread in which this run's transactions live."""
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="joblog-run")
+        return self._thread
+
+    def close(self) -> None:
+        """End the run's thread."""
+        if self._thread is not None:
+            self._thread.submit(self._book.log.store.release_thread)
+            self._thread.shutdown(wait=False)
+
+    async def step(self, name: str, function: Callable[..., Awaitable[R] | R], *args: Any) -> R:
+        """The result of ``function(*args)``, remembered under *name*: after a crash it is returned, not run again.
+
+        The result must be a JSON value.
+        """
+        made: R = await self._drive(self._book.step(name, function, args))
+        return made
+
+    async def batches(
+        self, name: str, source: Source[T], *, size: int = 100, into: sa.Engine | None = None
+    ) -> AsyncIterator[Batch[T]]:
+        """Rows of *source*, *size* at a time, each batch one unit; after a crash it goes on behind the last one.
+
+        A batch counts as done when the loop comes back for the next, or when its ``atomic()`` block ends.  *into* names
+        another database as the target of ``atomic()``: it keeps a mark there.
+        """
+        book = self._book
+        loop = asyncio.get_running_loop()
+        made = None if into is None else await loop.run_in_executor(self._readers, marks.Marks, into, book, name)
+        index, cursor = batch.place(book, name)
+        stream = await loop.run_in_executor(self._readers, source.batches, size, cursor)
+        while (following := await loop.run_in_executor(self._readers, next, stream, None)) is not None:
+            one: Batch[T] = Batch(book, name, index, *following, run=self, into=made)
+            index += 1
+            book.check()
+            if made is not None and (left := await loop.run_in_executor(self._readers, made.unrecorded, one.index)):
+                await self._drive(one.recording(left))
+                continue
+            await self._drive(book.begun(one.unit, one.mark))
+            yield one
+            await self._drive(one.committing())
+            book.check()
+
+    async def items(self, name: str, source: Iterable[T], *, key: Callable[[T], str] = str) -> AsyncIterator[Item[T]]:
+        """Each of *source*, whose list is stored before the first unit: its boundaries never move.
+
+        Each ``await item.once(phase, function, …)`` is one unit with its evidence.
+        """
+        start, stored = await self._drive(items.frozen(self._book, name, source, key))
+        for index, (item_key, value) in enumerate(stored[start:], start):
+            self._book.check()
+            yield Item(self._book, name, index, item_key, value, self)
+        await self._drive(items.finished(self._book, name, len(stored)))
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait; more than a second gives the lease and the slot back, and the instant is stored."""
+        if seconds <= KEEP_SLOT_SECONDS:
+            self._book.check()
+            await asyncio.sleep(seconds)
+            return
+        await self._drive(self._book.until(*self._wake_at(seconds)))
+
+
+class SyncRun(_BaseRun):
+    """The run of a plain function, in a thread."""
+
+    def _drive(self, script: Generator[Any, Any, R]) -> R:
+        return drive.run(script, self._book.log.writer)
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+    def step(self, name: str, function: Callable[..., R], *args: Any) -> R:
+        """As ``Run.step``."""
+        made: R = self._drive(self._book.step(name, function, args))
+        return made
+
+    def batches(
+        self, name: str, source: Source[T], *, size: int = 100, into: sa.Engine | None = None
+    ) -> Iterator[SyncBatch[T]]:
+        """As ``Run.batches``."""
+        book = self._book
+        made = None if into is None else marks.Marks(into, book, name)
+        index, cursor = batch.place(book, name)
+        for following in source.batches(size, cursor):
+            one: SyncBatch[T] = SyncBatch(book, name, index, *following, into=made)
+            index += 1
+            book.check()
+            if made is not None and (left := made.unrecorded(one.index)):
+                self._drive(one.recording(left))
+                continue
+            self._drive(book.begun(one.unit, one.mark))
+            yield one
+            self._drive(one.committing())
+            book.check()
+
+    def items(self, name: str, source: Iterable[T], *, key: Callable[[T], str] = str) -> Iterator[SyncItem[T]]:
+        """As ``Run.items``."""
+        start, stored = self._drive(items.frozen(self._book, name, source, key))
+        for index, (item_key, value) in enumerate(stored[start:], start):
+            self._book.check()
+            yield SyncItem(self._book, name, index, item_key, value, self)
+        self._drive(items.finished(self._book, name, len(stored)))
+
+    def sleep(self, seconds: float) -> None:
+        """As ``Run.sleep``; woken when the worker stops."""
+        if seconds <= KEEP_SLOT_SECONDS:
+            self._book.check()
+            self._book.control.wait(seconds)
+            return
+        self._drive(self._book.until(*self._wake_at(seconds)))
+
+
+class Item(items.BaseItem[T], Generic[T]):
+    """An item of an async run."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args[:-1])
+        self._run: Run = args[-1]
+
+    async def once(self, phase: str, function: Callable[..., Awaitable[R] | R], *args: Any) -> R:
+        """The result of ``function(*args)``, once for this item and phase."""
+        made: R = await self._run._drive(self.phase(phase, function, args))  # noqa: SLF001 - two halves of one thing
+        return made
+
+
+class SyncItem(items.BaseItem[T], Generic[T]):
+    """An item of a run in a thread."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args[:-1])
+        self._run: SyncRun = args[-1]
+
+    def once(self, phase: str, function: Callable[..., R], *args: Any) -> R:
+        """As ``Item.once``."""
+        made: R = self._run._drive(self.phase(phase, function, args))  # noqa: SLF001 - two halves of one thing
+        return made

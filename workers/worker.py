@@ -1,0 +1,279 @@
+"""A worker: takes due jobs, runs them side by side, gives them back in order when it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from ..domain import storable
+from ..domain.errors import InvalidFieldError, JobLogError
+from ..domain.job import CRASH_LIMIT
+from . import presence
+from .commands import claiming
+from .executor import Execution
+from .renewal import Renewal
+
+if TYPE_CHECKING:
+    from .commands.held import Held
+    from .commands.log import JobLog
+    from .registry import Jobs
+
+logger = logging.getLogger(__name__)
+
+#: A job that has run so long may be asked to give its slot to a due one, at its next boundary (seconds).
+YIELD_AFTER: Final = 2.0
+#: How often a full worker looks whether somebody waits, and a busy one whether a suspect does (seconds).
+LOOK_WHEN_FULL: Final = 1.0
+#: How long between looks at other workers' presence files while they hold leases (seconds).
+LOOK_AT_OTHERS: Final = 0.5
+RAMP: Final = 4  #: passes until a starting worker uses all its slots
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """How a worker works."""
+
+    name: str | None = None  #: by default host and pid
+    queues: tuple[str, ...] = ("default",)
+    slots: int = 10  #: jobs at a time
+    poll_seconds: float = 5.0  #: the floor under wake-ups
+    grace_seconds: float = 25.0  #: from the first stop until units are abandoned
+    only_kinds: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what can't work."""
+        if type(self.slots) is not int or self.slots < 1:
+            raise InvalidFieldError("slots", f"{self.slots!r} is no count of jobs", "give 1 or more")
+        if not self.queues:
+            raise InvalidFieldError("queues", "none", "name at least one queue")
+        for queue in self.queues:
+            storable.name(queue, "queues")
+
+
+class Worker:
+    """See the module.  ``run`` blocks; ``stop`` may be called from any thread or a signal handler."""
+
+    def __init__(self, log: JobLog, jobs: Jobs, settings: WorkerSettings | None = None) -> None:
+        self.log, self.jobs, self.settings = log, jobs, settings or WorkerSettings()
+        self.name = self.settings.name or f"{socket.gethostname()}-{os.getpid()}-{log.ids.next()[-6:]}"
+        self.alive = False
+        self._running: dict[Held, tuple[Execution, asyncio.Task[str]]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wake = asyncio.Event()
+        self._stopping = self._stop_now = False
+        self._alone = False
+        self._passes = 0
+        self._next_look = self._next_suspects = 0.0
+        self._renewal = Renewal(log, self._lost)
+        self._presence: presence.Presence | None = None
+
+    # -- control -----------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Work until ``stop``."""
+        asyncio.run(self.serve())
+
+    def stop(self, *, now: bool = False) -> None:
+        """Take no more jobs, let units reach their boundary within the grace, give the jobs back; *now*: at once."""
+        self._stopping = True
+        self._stop_now = self._stop_now or now
+        if (loop := self._loop) is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._wake.set)
+
+    # -- main --------------------------------------------------------------------------------------------------------
+
+    async def serve(self) -> None:
+        """``run``, inside an event loop that is there already."""
+        self._loop = asyncio.get_running_loop()
+        readers = ThreadPoolExecutor(4, thread_name_prefix="joblog-reader")
+        threads = ThreadPoolExecutor(self.settings.slots, thread_name_prefix="joblog-unit")
+        claimer = ThreadPoolExecutor(1, thread_name_prefix="joblog-claimer")
+        self._pools = (readers, threads, claimer)
+        ticket = self.log.waker.subscribe(self._nudge, ready_only=True)
+        self._announce()
+        self._renewal.start()
+        self.alive = True
+        try:
+            await self._main()
+            await self._drain()
+        finally:
+            self.alive = False
+            self.log.waker.unsubscribe(ticket)
+            self._renewal.stop()
+            for pool in self._pools:
+                pool.shutdown(wait=False, cancel_futures=True)
+            if self._presence is not None:
+                self._presence.close()
+
+    def _nudge(self) -> None:
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._wake.set)
+
+    def _announce(self) -> None:
+        folder = presence.folder_for(self.log.store.state().store_id)
+        if presence.is_local(folder):
+            self._presence = presence.Presence(folder, self.name, self.log.clock.boot_id(), self.log.ids.next())
+
+    async def _main(self) -> None:
+        assert self._loop is not None  # noqa: S101 - set by serve
+        while not self._stopping:
+            self._wake.clear()
+            try:
+                held, pause = await self._loop.run_in_executor(self._pools[2], self._look)
+            except JobLogError as error:  # the store is away: no process ends because of that
+                logger.warning("nothing can be claimed: %s", error)
+                held, pause = [], 1.0 + self.log.random.random()
+            for one in held:
+                self._begin(one)
+            if pause > 0 and not self._stopping:
+                await self._sleep(pause)
+
+    async def _sleep(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    # -- claiming (in the claimer's thread) --------------------------------------------------------------------------
+
+    def _look(self) -> tuple[list[Held], float]:
+        """One look at the store, and what follows from it; returns new jobs and how long to wait for the next look."""
+        settings, log = self.settings, self.log
+        outlook = log.store.outlook(settings.queues, self.name)
+        waits = [settings.poll_seconds]
+        if outlook.outbox:
+            log.drain_outbox()
+        if outlook.next_end is not None:
+            if outlook.next_end <= 0:
+                log.expire(self.name)
+            waits.append(max(outlook.next_end, 0.05))
+        if outlook.others:
+            self._look_at_others()
+            waits.append(LOOK_AT_OTHERS)
+        promoted = 0
+        if outlook.next_due is not None and outlook.next_due <= 0:
+            promoted, _ = log.promote()
+        elif outlook.next_due is not None:
+            waits.append(outlook.next_due)
+        free = settings.slots - len(self._running)
+        if self._alone or free <= 0:
+            waits.append(LOOK_WHEN_FULL)
+            if outlook.ready:
+                self._ask_to_yield()
+            return [], min(waits)
+        if not (outlook.ready or promoted or outlook.outbox or (outlook.next_end or 1) <= 0 or outlook.others):
+            return [], min(waits)
+        held = self._claim(free)
+        return held, (0.0 if held and len(held) < free and self._passes <= RAMP else min(waits))
+
+    def _claim(self, free: int) -> list[Held]:
+        """Take jobs: few at first, so that a restart is no herd; a suspect only into an idle worker, alone."""
+        self._passes += 1
+        ramp = free if self._passes > RAMP else max(1, free * self._passes // (RAMP + 1))
+        idle = not self._running
+        if not idle and self._must_quiet():
+            return []
+        kinds = self.settings.only_kinds
+        text = self._presence.text if self._presence is not None else ""
+        limit, crashes = (1, 2**31 - 1) if idle and self._has_suspects() else (ramp, CRASH_LIMIT - 2)
+        held = claiming.claim(
+            self.log, self.name, queues=self.settings.queues, limit=limit, kinds=kinds, presence=text, max_crashes=crashes
+        )
+        claiming.replay(self.log, held)
+        self._alone = any(one.crashes >= CRASH_LIMIT - 1 for one in held)
+        return held
+
+    def _has_suspects(self) -> bool:
+        return self.log.store.has_suspects(self.settings.queues, CRASH_LIMIT - 1)
+
+    def _must_quiet(self) -> bool:
+        """Whether a job that must run alone waits for this busy worker to become idle."""
+        now = self.log.clock.monotonic()
+        if now >= self._next_suspects:
+            self._next_suspects = now + 10 * LOOK_WHEN_FULL
+            self._suspects_wait = self._has_suspects()
+        return self._suspects_wait
+
+    _suspects_wait = False
+
+    def _look_at_others(self) -> None:
+        """Take back the jobs of workers on this host that are proven dead."""
+        now = self.log.clock.monotonic()
+        if now < self._next_look:
+            return
+        self._next_look = now + LOOK_AT_OTHERS / 2
+        boot = self.log.clock.boot_id()
+        dead: dict[str, bool] = {}
+        for lease in self.log.store.held_by_others(self.name, 1000):
+            if lease.presence not in dead:
+                dead[lease.presence] = presence.is_dead(lease.presence, boot)
+            if dead[lease.presence]:
+                answer = self.log.reclaim(lease, self.name)
+                logger.warning("job %s taken back from %s, which died: %s", lease.job_id, lease.worker, answer)
+
+    def _ask_to_yield(self) -> None:
+        """Somebody waits and no slot is free: the longest runner gives way at its next boundary."""
+        now = self.log.clock.monotonic()
+        runners = [execution for execution, _ in self._running.values() if now - execution.began >= YIELD_AFTER]
+        if runners:
+            min(runners, key=lambda execution: execution.began).control.ask("yield")
+
+    # -- running -----------------------------------------------------------------------------------------------------
+
+    def _begin(self, held: Held) -> None:
+        assert self._loop is not None  # noqa: S101 - set by serve
+        execution = Execution(self.log, held, self.jobs, self._pools[0], self._pools[1])
+        self._renewal.add(held)
+        task = self._loop.create_task(execution.run(), name=f"job {held.job_id}")
+        self._running[held] = (execution, task)
+        task.add_done_callback(lambda done: self._ended(held, done))
+
+    def _ended(self, held: Held, task: asyncio.Task[str]) -> None:
+        self._renewal.remove(held)
+        self._running.pop(held, None)
+        if not self._running:
+            self._alone = False
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("job %s ended the worker's way, not its own", held.job_id, exc_info=error)
+        elif not task.cancelled():
+            logger.debug("job %s: %s", held.job_id, task.result())
+        self._wake.set()
+
+    def _lost(self, held: Held) -> None:
+        """The lease is gone: the unit in flight is not recorded, the job is somebody else's."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._drop, held)
+
+    def _drop(self, held: Held) -> None:
+        if (entry := self._running.get(held)) is not None:
+            execution, task = entry
+            execution.control.ask("lease-lost")
+            if self.jobs.get(held.kind).is_async:
+                task.cancel()
+
+    # -- stopping ----------------------------------------------------------------------------------------------------
+
+    async def _drain(self) -> None:
+        """Boundaries first; past the grace units are abandoned before their checkpoint and the jobs given back."""
+        for execution, _ in self._running.values():
+            execution.control.ask("shutdown")
+        deadline = self.log.clock.monotonic() + self.settings.grace_seconds
+        while self._running and not self._stop_now:
+            left = deadline - self.log.clock.monotonic()
+            if left <= 0:
+                break
+            self._wake.clear()
+            await self._sleep(min(left, 1.0))
+        for _, task in list(self._running.values()):
+            task.cancel()
+        tasks: list[Any] = [task for _, task in self._running.values()]
+        if tasks:
+            await asyncio.wait(tasks, timeout=5.0)
