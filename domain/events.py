@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 CODE_VOCABULARY: Final = 1
 
 
+#: Causes of a release after which the job waits; after the others any worker may go on.
+WAITING_CAUSES: Final = frozenset({"wait", "child"})
+
+
 class JobEvent(AggregateEvent):
     """What all events of a job carry: stream, version, instant, and an id: the same when sent again."""
 
@@ -185,14 +189,28 @@ class LeaseReleased(JobEvent):
     TOPIC = "joblog.job.lease-released"
     INSTANTS = ("due_at",)
 
-    cause: str
+    cause: str  #: pause, cancel, shutdown, yield; wait (for an instant), child (for a child's end)
     due_at: datetime
 
     def apply(self, job: Job) -> None:
         """Claimable again from ``due_at`` on."""
-        job.status = Status.WAITING if self.cause == "wait" else Status.QUEUED
+        job.status = Status.WAITING if self.cause in WAITING_CAUSES else Status.QUEUED
         job.lease = None
         job.due_at = self.due_at
+        job.reason, job.reason_text = ("child" if self.cause == "child" else ""), ""
+
+
+class Woken(JobEvent):
+    """A child that a waiting job waits for has ended; the parent is due at once, in the same commit."""
+
+    TOPIC = "joblog.job.woken"
+
+    child_id: str
+    status: str  #: how the child ended
+
+    def apply(self, job: Job) -> None:
+        """Claimable now."""
+        job.due_at = self.timestamp
 
 
 class LeaseExpired(JobEvent):
@@ -390,6 +408,7 @@ ALL: Final[tuple[type[JobEvent], ...]] = (
     CheckpointAdvanced,
     UnitSkipped,
     LeaseReleased,
+    Woken,
     LeaseExpired,
     RetryScheduled,
     PauseRequested,

@@ -358,6 +358,13 @@ class Job(BaseAggregate[UUID]):
         else:
             self._trigger(e.LeaseReleased, now, cause=cause, due_at=due_at)
 
+    def wake(self, child_id: UUID, child_status: Status, *, now: datetime) -> bool:
+        """Make a waiting job due because its child has ended; False if it is not waiting (it will look for itself)."""
+        if self.status is not Status.WAITING or self.reason != "child":  # a retry's instant is never shortened
+            return False
+        self._trigger(e.Woken, now, child_id=str(child_id), status=child_status.value)
+        return True
+
     def park(
         self,
         token: Token,

@@ -16,7 +16,14 @@ if TYPE_CHECKING:
 
 COUNT_LIMIT: Final = 10_001  #: counts stop here and then mean "at least"
 _LEASE: Final = "job_id, epoch, token, worker, lease_until, boot_id, presence"
-_PRAGMAS: Final = ("journal_mode", "synchronous", "wal_autocheckpoint", "recursive_triggers", "foreign_keys", "page_size")
+_PRAGMAS: Final = (
+    "journal_mode",
+    "synchronous",
+    "wal_autocheckpoint",
+    "recursive_triggers",
+    "foreign_keys",
+    "page_size",
+)
 _SETTINGS: Final = (
     "server_version",
     "fsync",

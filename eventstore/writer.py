@@ -41,11 +41,12 @@ MAX_BATCH: Final = 512  #: appends in one transaction
 class _Request:
     """An append, and who waits for its answer: a thread, or a future of an event loop."""
 
-    __slots__ = ("answer", "append", "future", "loop", "ready")
+    __slots__ = ("answer", "append", "doubts", "future", "loop", "ready")
 
     def __init__(self, append: Append, loop: AbstractEventLoop | None = None) -> None:
         self.append = append
         self.answer: Answer | None = None
+        self.doubts: list[UnknownOutcomeError] = []  #: tries that may have been written, also with its batch
         self.loop = loop
         self.future: Future[Answer] | None = loop.create_future() if loop else None
         self.ready = threading.Lock() if loop is None else None
@@ -232,7 +233,7 @@ class GroupWriter:
                 continue
             request = self._side.popleft()
             if isinstance(request, _Request):
-                self._answer([request], self._try_one(request.append, side=True))
+                self._answer([request], self._try_one(request, side=True))
                 self._deliver([request])
             else:
                 self._run_task(request)
@@ -252,7 +253,7 @@ class GroupWriter:
         self.appends += len(batch)
         if len(batch) > 1:
             try:
-                first = self.busy.run(lambda: self._write([request.append for request in batch]))
+                first = self.busy.run(lambda: self._doubting(batch))
             except (ConflictError, LockedError, JobLogError) as error:
                 logger.debug("a batch of %d runs one by one: %s", len(batch), error)
                 self.split += 1
@@ -268,26 +269,27 @@ class GroupWriter:
 
     def _commit_one(self, request: _Request) -> None:
         try:
-            request.answer = self._try_one(request.append)
+            request.answer = self._try_one(request)
         except LockedError:
             self.side_lane += 1
             self._side.append(request)
             self._start()
             self._side_work.release()
 
-    def _try_one(self, append: Append, *, side: bool = False) -> Answer:
-        """Write one append alone and find out why if it does not go."""
-        doubts: list[UnknownOutcomeError] = []
-
-        def write() -> int:
-            try:
-                return self._write([append], side=side)
-            except UnknownOutcomeError as doubt:
-                doubts.append(doubt)
-                raise
-
+    def _doubting(self, batch: list[_Request], *, side: bool = False) -> int:
+        """Write *batch*; a try whose answer is lost stays in mind: no later refusal is definite by itself."""
         try:
-            return Stored(self.busy.run(write))
+            return self._write([request.append for request in batch], side=side)
+        except UnknownOutcomeError as doubt:
+            for request in batch:
+                request.doubts.append(doubt)
+            raise
+
+    def _try_one(self, request: _Request, *, side: bool = False) -> Answer:
+        """Write one append alone and find out why if it does not go."""
+        append, doubts = request.append, request.doubts
+        try:
+            return Stored(self.busy.run(lambda: self._doubting([request], side=side)))
         except ConflictError as conflict:
             answer = self.diagnose(append, conflict)
             return self._doubted(append, answer, doubts[-1]) if doubts else answer
@@ -295,7 +297,7 @@ class GroupWriter:
             return self._resolve(append, error)
         except LockedError:
             if side:
-                return StoreBusyError("a row of this job stayed locked; nothing was written")
+                return doubts[-1] if doubts else StoreBusyError("a row of this job stayed locked; nothing was written")
             raise
         except JobLogError as error:
             return doubts[-1] if doubts else error  # "nothing was written" holds for the last try only

@@ -102,8 +102,13 @@ def _checkpoint_advanced(event: e.CheckpointAdvanced) -> Row:
 
 
 def _lease_released(event: e.LeaseReleased) -> Row:
-    status = Status.WAITING if event.cause == "wait" else Status.QUEUED
-    return {"status": status.value, "worker": "", "due_at": micros(event.due_at)}
+    status = Status.WAITING if event.cause in e.WAITING_CAUSES else Status.QUEUED
+    reason = "child" if event.cause == "child" else ""
+    return {"status": status.value, "worker": "", "due_at": micros(event.due_at), "reason": reason, "reason_text": ""}
+
+
+def _woken(event: e.Woken) -> Row:
+    return {"status": Status.WAITING.value, "due_at": micros(event.timestamp)}
 
 
 def _lease_expired(event: e.LeaseExpired) -> Row:
@@ -171,6 +176,7 @@ _CHANGES: Final[dict[type[Any], Callable[[Any], Row]]] = {
     e.UnitSkipped: _unit_skipped,
     e.CheckpointAdvanced: _checkpoint_advanced,
     e.LeaseReleased: _lease_released,
+    e.Woken: _woken,
     e.LeaseExpired: _lease_expired,
     e.RetryScheduled: _retry_scheduled,
     e.PauseRequested: _pause_requested,

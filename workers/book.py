@@ -15,6 +15,7 @@ from ..domain.errors import InvalidFieldError, UnitDoneError
 from ..eventstore.mapper import evidence_of
 from .commands.drive import Invoke
 from .errors import Stopped
+from .process_unit import InProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -33,6 +34,7 @@ class Control:
 
     def __init__(self) -> None:
         self.stop: str | None = None  #: shutdown, yield, lease-lost
+        self.presence_fd: int | None = None  #: of the worker, for units in processes
         self._asked = threading.Event()
 
     def ask(self, cause: str) -> None:
@@ -117,7 +119,7 @@ class Book:
             raise InvalidFieldError("step", f"more than {STEPS_LIMIT:,} steps", "use batches or items for many units")
         yield from self.begun(unit)
         # 3 one bounded unit of work
-        result = yield Invoke(function, args)
+        result = yield self.call(function, args)
         # 4 verify that it can be kept, then evidence and checkpoint in one commit
         storable.payload(result, f"result of {name}")
         yield from self.done([(unit, result)])
@@ -126,6 +128,13 @@ class Book:
         # 5 the lease was renewed with the commit where due; yield, then the next
         self.check()
         return result
+
+    def call(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """A call of the user's function: in place, or in a process of its own."""
+        if isinstance(function, InProcess):
+            bound = function.bound(self.control)
+            return lambda: bound(*args)
+        return Invoke(function, args)
 
     def until(self, name: str, wake: datetime) -> Generator[Any, Any, None]:
         """Sleep durably: the instant is recorded once, the lease and the slot are given back."""

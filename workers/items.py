@@ -10,7 +10,6 @@ import orjson
 from ..domain import storable
 from ..domain.errors import InvalidFieldError
 from ..eventstore.mapper import evidence_of
-from .commands.drive import Invoke
 from .errors import ListChangedError
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ class BaseItem(Generic[T]):
             if unit in states:
                 return evidence_of(states[unit])
         yield from book.begun(unit, (f"i:{self._name}", self._index + 1))
-        result = yield Invoke(function, args)
+        result = yield book.call(function, args)
         storable.payload(result, f"result of {phase}")
         yield from book.done([(unit, result)], (f"i:{self._name}", self._index))
         book.check()

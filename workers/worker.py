@@ -230,6 +230,7 @@ class Worker:
     def _begin(self, held: Held) -> None:
         assert self._loop is not None  # noqa: S101 - set by serve
         execution = Execution(self.log, held, self.jobs, self._pools[0], self._pools[1])
+        execution.control.presence_fd = self._presence.fd if self._presence is not None else None
         self._renewal.add(held)
         task = self._loop.create_task(execution.run(), name=f"job {held.job_id}")
         self._running[held] = (execution, task)

@@ -1,1 +1,1 @@
-"""The command line.  Every module here imports click alone; the log is imported when a command needs it."""
+"""The command line.  A command's module imports click alone; the log is imported when it is needed."""

@@ -46,9 +46,7 @@ def _parameters(action: str) -> list[Callable[[Any], Any]]:
         click.option("--queue", default="", metavar="NAME", help="All jobs that this queue has now; with --all."),
         click.option("--all", "every", is_flag=True, help="Really all of them; later ones are left alone."),
         click.option("--reason", default="", help="Why; it is shown in the history."),
-        click.option(
-            "--request-id", default="", metavar="ID", help="20 to 64 characters: given again, it answers as before."
-        ),
+        click.option("--request-id", default="", metavar="ID", help="20 to 64 characters; again: the same answer."),
         click.option("--if-version", type=int, metavar="N", help="Only if the job is still at this version."),
         *(cleanup if action == "cancel" else []),
         shared_options(),

@@ -22,4 +22,6 @@ def raise_command(*, reason: str) -> None:
     with open_log() as log:
         epoch = log.raise_epoch(actor(reason=reason), reason=reason)
         head = log.store.head()
-    answer({"epoch": epoch, "position": head}, f"epoch {epoch} begins behind position {head:,}; open every worker again")
+    answer(
+        {"epoch": epoch, "position": head}, f"epoch {epoch} begins behind position {head:,}; open every worker again"
+    )

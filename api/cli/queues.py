@@ -50,7 +50,10 @@ def _list() -> None:
         ]
         for one in items
     ]
-    shown = [{name: value for name, value in one.items() if name != "due"} | {"oldest_due_at": iso(one["due"])} for one in items]
+    shown = [
+        {name: value for name, value in one.items() if name != "due"} | {"oldest_due_at": iso(one["due"])}
+        for one in items
+    ]
     answer({"items": shown}, *table(_HEAD, rows))
     if not items:
         say("No queue holds anything, and none was ever paused or limited.")
@@ -82,8 +85,7 @@ def _items(log: JobLog) -> list[dict[str, Any]]:
 def _controls(function: Callable[..., Any]) -> Callable[..., Any]:
     for add in (
         shared_options(),
-        click.option("--request-id", default="", metavar="ID", help="20 to 64 characters: given again, it answers as before."),
-        click.option("--reason", default="", help="Why."),
+        click.option("--request-id", default="", metavar="ID", help="20 to 64 characters; again: the same answer."),
         click.argument("queue"),
     ):
         function = add(function)
@@ -92,31 +94,31 @@ def _controls(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @queues_command.command(name="pause")
 @_controls
-def pause_command(*, queue: str, reason: str, request_id: str) -> None:
+def pause_command(*, queue: str, request_id: str) -> None:
     """Hold a queue: nothing of it is claimed, now or later, until it is resumed."""
-    _control("pause", queue, reason, request_id)
+    _control("pause", queue, request_id)
 
 
 @queues_command.command(name="resume")
 @_controls
-def resume_command(*, queue: str, reason: str, request_id: str) -> None:
+def resume_command(*, queue: str, request_id: str) -> None:
     """Let a queue's jobs be claimed again."""
-    _control("resume", queue, reason, request_id)
+    _control("resume", queue, request_id)
 
 
 @queues_command.command(name="limit")
 @_controls
 @click.argument("slots")
-def limit_command(*, queue: str, slots: str, reason: str, request_id: str) -> None:
+def limit_command(*, queue: str, slots: str, request_id: str) -> None:
     """Let at most SLOTS jobs of a queue run at once, over all processes; "none" lifts the limit."""
     if slots != "none" and not slots.isdecimal():
         raise InvalidFieldError("slots", f"{slots!r} is no count", 'give a whole number, or "none"')
-    _control("limit", queue, reason, request_id, slots=None if slots == "none" else int(slots))
+    _control("limit", queue, request_id, slots=None if slots == "none" else int(slots))
 
 
-def _control(action: str, queue: str, reason: str, request_id: str, **options: Any) -> None:
+def _control(action: str, queue: str, request_id: str, **options: Any) -> None:
     with open_log() as log:
-        made = log.control_queue(queue, action, actor(request_id=request_id, reason=reason), **options)
+        made = log.control_queue(queue, action, actor(request_id=request_id), **options)
     limit = "any number of its jobs run" if made["slots"] is None else f"at most {made['slots']:,} of its jobs run"
     state = "is paused" if made["paused"] else f"is open, {limit} at once"
     answer(made, f"queue {clean(made['queue'])} {state}")

@@ -31,11 +31,12 @@ def init_command() -> None:
     was_there = file is not None and file.exists()
     with open_log(create=True) as log:
         state, version = log.store.state(), inspection.schema(log.store).version
+    new = [] if was_there or file is None else [f"the log is one file, {file.absolute()}; -wal and -shm belong to it"]
     document = {"database": shown(url), "schema": version, "store": str(state.store_id), "position": state.head}
     answer(
         document,
         f"{shown(url)} is ready: schema {version}, {state.head:,} events in the log",
-        *([] if was_there or file is None else [f"the log is one file, {file.absolute()}; its -wal and -shm belong to it"]),
+        *new,
     )
 
 

@@ -33,7 +33,9 @@ def database() -> sa.URL:
     except sa.exc.ArgumentError:
         raise InvalidFieldError("database", "no URL", "give sqlite:///path or postgresql://…") from None
     if url.get_backend_name() not in {"sqlite", "postgresql", "postgres"}:
-        raise InvalidFieldError("database", f"{url.get_backend_name()!r} is not supported", "give sqlite:///path or postgresql://…")
+        raise InvalidFieldError(
+            "database", f"{url.get_backend_name()!r} is not supported", "give sqlite:///path or postgresql://…"
+        )
     if url.get_backend_name() == "sqlite" and url.database in {None, "", ":memory:"}:
         raise InvalidFieldError("database", "SQLite in memory is no durable log", "give sqlite:///path")
     return url

@@ -11,32 +11,31 @@ if TYPE_CHECKING:
     from ...domain.job import Job
     from ...eventstore.store import JobRow, LeaseRow, LoggedEvent, Store
 
-_PLAIN: Final = ("kind", "queue", "tenant", "owner", "key", "status", "wish", "outcome", "reason", "reason_text", "priority")
+_PLAIN: Final = ("kind", "queue", "tenant", "owner", "key", "priority", "exclusive_key", "gate")
+_STATE: Final = ("status", "wish", "outcome", "reason", "reason_text")
 _COUNTS: Final = ("worker", "attempt", "unit_attempt", "crashes", "reclaims", "failures", "done", "skipped", "total")
 _INSTANTS: Final = ("due_at", "created_at", "updated_at", "started_at", "last_attempt_at", "finished_at")
+_OF_EVENTS: Final = ("args", "cursor", "tallies", "result", "errors", "errors_dropped", "cycle", "unit")
 _OWN: Final = ("event_id", "timestamp", "class_version")  #: of an event's envelope, not its data
 
 
 def of_row(row: JobRow) -> dict[str, Any]:
     """A job as `list` shows it; one that is still in the outbox has little to say."""
     made: dict[str, Any] = {"id": str(row["id"])}
-    made |= {name: row.get(name) for name in (*_PLAIN, *_COUNTS)}
+    made |= {name: row.get(name) for name in (*_PLAIN, *_STATE, *_COUNTS)}
     made |= {name: iso(row.get(name)) for name in _INSTANTS}
     made["checkpoint"] = row.get("sequence")
     made["version"] = row.get("version")
-    made["exclusive_key"], made["gate"] = row.get("exclusive_key"), row.get("gate")
     made["parent_id"] = row.get("parent_id") or None
     made["tags"] = json.loads(row.get("tags") or "[]")
     made["in_outbox"] = bool(row.get("in_outbox"))
     return made
 
 
-def of_job(row: JobRow, job: Job, lease: LeaseRow | None, store: Store) -> dict[str, Any]:
-    """A job as `show` shows it: the row, and what only its events know."""
-    made = of_row(row) | {"version": job.version, "args": job.args, "cursor": job.cursor, "tallies": job.tallies}
-    made |= {"result": job.result, "errors": job.errors, "errors_dropped": job.errors_dropped, "cycle": job.cycle}
-    made |= {"unit": job.unit or None, "lease": None if lease is None else of_lease(lease, store)}
-    return made
+def of_job(row: JobRow, job: Job | None, lease: LeaseRow | None, store: Store) -> dict[str, Any]:
+    """A job as `show` shows it: the row, and what only its events know (null if they are of a newer joblog)."""
+    made = of_row(row) | {name: getattr(job, name, None) for name in _OF_EVENTS}
+    return made | {"unit": made["unit"] or None, "lease": None if lease is None else of_lease(lease, store)}
 
 
 def of_lease(lease: LeaseRow, store: Store) -> dict[str, Any]:
@@ -44,7 +43,8 @@ def of_lease(lease: LeaseRow, store: Store) -> dict[str, Any]:
     left = (lease.lease_until - store.lease_now()) / 1_000_000
     if lease.boot_id != store.boot_id():
         left = 0.0
-    return {"worker": lease.worker, "epoch": lease.token.epoch, "token": lease.token.grant, "seconds_left": round(left, 3)}
+    token = {"epoch": lease.token.epoch, "token": lease.token.grant}
+    return {"worker": lease.worker, **token, "seconds_left": round(left, 3)}
 
 
 def of_event(event: LoggedEvent, *, stream_key: str = "stream") -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 from typing import Any
 
 import orjson
@@ -13,6 +14,7 @@ from joblog.domain.retry import RetryPolicy
 from joblog.domain.spec import JobSpec
 from joblog.domain.status import Status
 
+STREAM = UUID("8c7d3f4e-2b1a-4c5d-9e8f-0a1b2c3d4e5f")
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
@@ -123,6 +125,11 @@ def lives() -> Iterator[Job]:
 
     for status in (Status.CANCELLED, Status.FAILED):
         yield in_status(status)[0]
+
+    job, token = a_claimed_job()
+    job.release(token, cause="child", now=NOW, due_at=NOW + HOUR)
+    job.wake(STREAM, Status.COMPLETED, now=NOW)
+    yield job
 
     job, token = a_claimed_job()
     job.park(token, reason="quota", text="provider asked for 2 days", now=NOW, not_before=NOW + 48 * HOUR)

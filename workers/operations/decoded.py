@@ -59,7 +59,7 @@ class Lines:
         self._offset, self._chars = offset, chars  # of the block's first character
         self._record_offset, self.record_at = offset, chars
         self._is_block_suspect = False
-        self.is_suspect = False  #: the record may hold what check_text() refuses
+        self.is_suspect = False  #: the record may hold what check_text() refuses, or be the half of one
         self.is_exhausted = False  #: somebody asked for a line after the last
         self._all = chain.from_iterable(self._blocks())
 
@@ -71,9 +71,9 @@ class Lines:
         """Characters read so far."""
         return self._chars + self._block.tell()
 
-    def start_record(self) -> None:
-        """Remember that a record begins here."""
-        self.record_at = self._chars + self._block.tell()
+    def start_record(self, at: int) -> None:
+        """Remember that a record begins *at* this character, at which reading is now."""
+        self.record_at = at
         self.is_suspect = self._is_block_suspect
 
     @property
@@ -87,7 +87,7 @@ class Lines:
         while text := self._next_block():
             self._enter(text)
             yield self._block
-        self.is_exhausted = True
+        self.is_exhausted = self.is_suspect = True
 
     def _next_block(self) -> str:
         """Whole lines, or at the end what is left."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from ...domain.storable import DEPTH_LIMIT
@@ -22,7 +22,10 @@ def exact(literal: str) -> float | str:
     number = float(literal)
     if len(literal) <= _EXACT_LENGTH and "e" not in literal.lower():
         return number
-    return number if math.isfinite(number) and Decimal(repr(number)) == Decimal(literal) else literal
+    try:
+        return number if math.isfinite(number) and Decimal(repr(number)) == Decimal(literal) else literal
+    except InvalidOperation:  # an exponent beyond all numbers
+        return literal
 
 
 def _refuse(literal: str) -> Any:

@@ -53,49 +53,50 @@ class LineRows:
         self._lines = Lines(self._open_at(offset), offset, self._layout.newline, chars)
         self._records = self._layout.cut(self._lines)
         self._line = line  # at which these records begin
-
-    @property
-    def consumed(self) -> int:
-        """Characters of the rows so far."""
-        return self._lines.chars
+        self.consumed = chars  #: characters of the rows so far
 
     def cursor(self, batch: int) -> Cursor:
         """The place behind the last row."""
-        self._lines.start_record()
+        self._lines.start_record(self.consumed)
         line = self._line + self._records.line_num
         return Cursor(batch, self._row, line, self._lines.record_offset, self._ended)
 
     def next_row(self) -> Row | None:
         """The next row, or None at the end."""
-        if self._ended:
-            return None
-        lines, records, record = self._lines, self._records, None
-        line = 0
+        lines, records, record, line = self._lines, self._records, None, 0
         try:
             while not record:
-                lines.start_record()
+                lines.start_record(self.consumed)
                 line = self._line + records.line_num
                 record = next(records)
-            length = lines.chars - lines.record_at
-            if length > RECORD_LIMIT:
-                return self._pass_over(line)
-            if lines.is_exhausted:
-                return self._unclosed(line)
-            values = self._layout.values(record, check=lines.is_suspect or length > FIELD_LIMIT)
+                self.consumed = lines.chars
+            if lines.is_suspect or self.consumed - lines.record_at > FIELD_LIMIT:
+                values = self._checked(record)
+            else:
+                values = self._layout.values(record, check=False)
         except StopIteration:
+            self.consumed = lines.chars
             return None
-        except RecordTooLongError:
-            return self._pass_over(line)
         except UnfitError as unfit:
             return self._refused(unfit, line)
         except csv.Error as problem:
+            self.consumed = lines.chars
             return self._misquoted(problem, line)
+        except RecordTooLongError:
+            return self._pass_over(line)
         self._row += 1
         return Row(self._row, line, values)
 
+    def _checked(self, record: Any) -> dict[str, Any]:
+        if self.consumed - self._lines.record_at > RECORD_LIMIT:
+            raise RecordTooLongError
+        if self._lines.is_exhausted:
+            raise csv.Error("unexpected end of data")  # as the reader says by itself where it is strict
+        return self._layout.values(record, check=True)
+
     def _misquoted(self, problem: csv.Error, line: int) -> Row:
         """Reading goes on at the line behind the one where the record can't be right any more."""
-        if self._lines.chars - self._lines.record_at > RECORD_LIMIT:
+        if self.consumed - self._lines.record_at > RECORD_LIMIT:
             return self._pass_over(line)
         if self._lines.is_exhausted:
             return self._unclosed(line)

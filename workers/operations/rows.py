@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
+from ...domain import storable
 from ...domain.errors import InvalidFieldError
 
 FIELD_LIMIT: Final = 1024 * 1024  # one value: characters
@@ -111,4 +112,5 @@ class UnfitError(Exception):
 
     def refuse(self, number: int, line: int) -> Row:
         """The row, refused."""
-        return Row(number, line, {}, RowProblem(line, self.column, self.code, self.text))
+        column = storable.text(self.column, limit=storable.NAME_LIMIT)
+        return Row(number, line, {}, RowProblem(line, column, self.code, self.text))
