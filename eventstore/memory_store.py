@@ -377,6 +377,11 @@ class MemoryStore:
             found = [row for row in found if (row["created_at"], row["id"].bytes) < (before[0], before[1].bytes)]
         return sorted(found, key=lambda row: (row["created_at"], row["id"].bytes), reverse=True)[:limit]
 
+    def children(self, parent_id: UUID) -> list[UUID]:
+        """The jobs that a job has spawned."""
+        with self._lock:
+            return [row["id"] for row in self._rows() if row["parent_id"] == str(parent_id)]
+
     def unit_states(
         self, job_id: UUID, units: Sequence[str] | None = None, *, prefix: str | None = None
     ) -> dict[str, bytes]:

@@ -254,6 +254,11 @@ class SqlStore:
         row["id"] = self.from_id(row["id"])
         return row
 
+    def children(self, parent_id: UUID) -> list[UUID]:
+        """The jobs that a job has spawned."""
+        mark = "?" if self.dialect == "sqlite" else "%s"
+        return [row["id"] for row in self.live_rows(f"parent_id = {mark} AND parent_id <> ''", (str(parent_id),))]
+
     def find_jobs(
         self,
         *,

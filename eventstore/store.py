@@ -206,6 +206,9 @@ class Store(Protocol):
     ) -> list[JobRow]:
         """A page of jobs, newest first, behind the key (created_at, id) *before*."""
 
+    def children(self, parent_id: UUID) -> list[UUID]:
+        """The jobs that a job has spawned."""
+
     def unit_states(
         self, job_id: UUID, units: Sequence[str] | None = None, *, prefix: str | None = None
     ) -> dict[str, bytes]:

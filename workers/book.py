@@ -123,11 +123,15 @@ class Book:
         # 4 verify that it can be kept, then evidence and checkpoint in one commit
         storable.payload(result, f"result of {name}")
         yield from self.done([(unit, result)])
-        if self._steps is not None:
-            self._steps[unit] = result
+        self.remember(unit, result)
         # 5 the lease was renewed with the commit where due; yield, then the next
         self.check()
         return result
+
+    def remember(self, unit: str, result: Any) -> None:
+        """Keep a recorded step at hand for this run."""
+        if self._steps is not None:
+            self._steps[unit] = result
 
     def call(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """A call of the user's function: in place, or in a process of its own."""
@@ -143,8 +147,7 @@ class Book:
         recorded = yield from self.known(unit)
         if recorded is _MISSING:
             yield from self.done([(unit, wake.isoformat())])
-            if self._steps is not None:
-                self._steps[unit] = wake.isoformat()
+            self.remember(unit, wake.isoformat())
         else:
             wake = type(wake).fromisoformat(recorded)
         if self.log.now() < wake:

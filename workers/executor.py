@@ -18,7 +18,10 @@ from ..domain.errors import (
     StoreError,
     UnknownOutcomeError,
 )
+from ..domain.job import Actor
+from ..domain.status import Status
 from .book import Book, Control
+from .commands import family
 from .errors import ArgumentError, Fatal, RetryLater, Stopped, UnknownKindError
 from .run import Run, SyncRun
 
@@ -113,7 +116,18 @@ class Execution:
     async def _stopped(self, stopped: Stopped) -> str:
         if stopped.cause == _LOST:
             return _LOST
-        return await self._settle(stopped.cause, self.held.release, stopped.cause, due_at=stopped.due_at)
+        outcome = await self._settle(stopped.cause, self.held.release, stopped.cause, due_at=stopped.due_at)
+        if outcome in ("wish", "child"):
+            await asyncio.get_running_loop().run_in_executor(self._readers, self._family)
+        return outcome
+
+    def _family(self) -> None:
+        """Cancel the children of a cancelled job; look again if a child ended before we began to wait for it."""
+        job = self.held.job
+        if job.status is Status.CANCELLED:
+            family.cancel_children(self.log, job, Actor("joblog"))
+        elif job.status is Status.WAITING:
+            family.wake_if_done(self.log, job)
 
     async def _fatal(self, error: Fatal, operation: Operation[Any, Any], book: Book) -> str | None:
         job = self.held.job

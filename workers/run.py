@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from . import atomic, batch, items, marks
+from . import atomic, batch, children, items, marks
 from .commands import drive
 from .errors import AtomicUnavailableError
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from .book import Book
+    from .registry import Operation
     from .sources import Source
 
 T = TypeVar("T")
@@ -219,6 +220,14 @@ class Run(_BaseRun):
             yield Item(self._book, name, index, item_key, value, self)
         await self._drive(items.finished(self._book, name, len(stored)))
 
+    async def spawn(self, operation: Operation[Any, R], args: Any, *, key: str, **options: Any) -> Child[R]:
+        """A child job, submitted once under *key*; ``await child.result()`` waits for it without slot or lease.
+
+        *options* as in ``Operation.spec``.
+        """
+        made = await self._drive(children.spawning(self._book, operation, args, key, options))
+        return Child(made, self)
+
     async def sleep(self, seconds: float) -> None:
         """Wait; more than a second gives the lease and the slot back, and the instant is stored."""
         if seconds <= KEEP_SLOT_SECONDS:
@@ -269,6 +278,10 @@ class SyncRun(_BaseRun):
             yield SyncItem(self._book, name, index, item_key, value, self)
         self._drive(items.finished(self._book, name, len(stored)))
 
+    def spawn(self, operation: Operation[Any, R], args: Any, *, key: str, **options: Any) -> SyncChild[R]:
+        """As ``Run.spawn``."""
+        return SyncChild(self._drive(children.spawning(self._book, operation, args, key, options)), self)
+
     def sleep(self, seconds: float) -> None:
         """As ``Run.sleep``; woken when the worker stops."""
         if seconds <= KEEP_SLOT_SECONDS:
@@ -276,6 +289,30 @@ class SyncRun(_BaseRun):
             self._book.control.wait(seconds)
             return
         self._drive(self._book.until(*self._wake_at(seconds)))
+
+
+class Child(Generic[R]):
+    """A child of an async run."""
+
+    def __init__(self, handle: children.ChildHandle[R], run: Run) -> None:
+        self._handle, self._run, self.job_id = handle, run, handle.job_id
+
+    async def result(self) -> R:
+        """What the child returned; raises ``ChildFailed`` if it failed or was cancelled."""
+        made: R = await self._run._drive(self._handle.waiting())  # noqa: SLF001 - two halves of one thing
+        return made
+
+
+class SyncChild(Generic[R]):
+    """A child of a run in a thread."""
+
+    def __init__(self, handle: children.ChildHandle[R], run: SyncRun) -> None:
+        self._handle, self._run, self.job_id = handle, run, handle.job_id
+
+    def result(self) -> R:
+        """As ``Child.result``."""
+        made: R = self._run._drive(self._handle.waiting())  # noqa: SLF001 - two halves of one thing
+        return made
 
 
 class Item(items.BaseItem[T], Generic[T]):

@@ -96,7 +96,8 @@ def rebuild_command(*, name: str) -> None:
 def verify_command(*, name: str, units: bool) -> Exit:
     """Compare every row with the fold of its events; ends with 5 if any differs."""
     with open_log() as log:
-        progress, told, count = Progress("verifying", "event"), [], 0
+        progress, count = Progress("verifying", "event"), 0
+        told: list[Difference] = []
         for difference in _differences(log, progress, units=units):
             count += 1
             if len(told) < _TOLD:

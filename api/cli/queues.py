@@ -74,8 +74,8 @@ def _items(log: JobLog) -> list[dict[str, Any]]:
                 "paused": row["paused"],
                 "slots": row["slots"],
                 "running": running.get(name, 0),
-                "ready": waits.count,
-                "ready_is_exact": waits.count < inspection.COUNT_LIMIT,
+                "ready": waits.jobs,
+                "ready_is_exact": waits.jobs < inspection.COUNT_LIMIT,
                 "due": waits.oldest_due,
             }
         )

@@ -20,6 +20,7 @@ from ...domain.job import Actor, Job
 from ...domain.log_events import EpochRaised
 from ...eventstore.append import Receipt
 from ...eventstore.store import ConflictError
+from . import family
 from .answers import Commanded
 from .held import RELOADS
 
@@ -103,8 +104,10 @@ def command(
         append.receipt = Receipt(actor.request_id, action, str(job_id), actor.name, orjson.dumps(made).decode())
         if may is not None and not may():
             raise ForbiddenError(f"{actor.name} may not {action} this job")
-        stored = log.writer.append(append)
+        whole = family.with_parent(log, job, append, now)
+        stored = whole.write(log.writer) if isinstance(whole, family.Together) else log.writer.append(whole)
         if not isinstance(stored, JobLogError):
+            family.cancel_children(log, job, actor)
             return Commanded(job_id, made["status"], made["wish"], made["version"], repeated=False)
         if not isinstance(stored, VersionConflictError | RequestConflictError) or reload == RELOADS:
             raise stored

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...domain.errors import JobLogError
 from ...eventstore.append import Append
+from .family import Together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -35,13 +36,19 @@ class Invoke:
         return self._function(*self._args)
 
 
+def _answer(want: Any, writer: GroupWriter) -> Any:
+    if isinstance(want, Append):
+        return writer.append(want)
+    return want.write(writer) if isinstance(want, Together) else want()
+
+
 def run(command: Generator[Any, Any, T], writer: GroupWriter) -> T:
     """Drive *command* in this thread."""
     answer: Any = None
     try:
         while True:
             want = command.send(answer)
-            answer = writer.append(want) if isinstance(want, Append) else want()
+            answer = _answer(want, writer)
     except StopIteration as end:
         value: T = end.value
         return value
@@ -68,7 +75,7 @@ def run_all(commands: Sequence[Generator[Any, Any, T]], writer: GroupWriter) -> 
                 if isinstance(want, Append):
                     appends.append((index, want))
                 else:
-                    upcoming.append((index, want()))
+                    upcoming.append((index, _answer(want, writer)))
         if appends:
             answers = writer.append_many([append for _, append in appends])
             upcoming += [(index, answer) for (index, _), answer in zip(appends, answers, strict=True)]
@@ -94,7 +101,7 @@ async def run_soon(command: Generator[Any, Any, T], writer: GroupWriter, readers
                     command.throw(error)
                     raise
             else:
-                answer = await loop.run_in_executor(readers, want)
+                answer = await loop.run_in_executor(readers, _answer, want, writer)
     except StopIteration as end:
         value: T = end.value
         return value

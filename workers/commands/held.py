@@ -5,12 +5,13 @@ Each command exists twice with one logic: plain for threads, ``…_soon`` for ev
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ...domain import storable
 from ...domain.errors import JobLogError, LeaseLostError, VersionConflictError
 from ...eventstore.append import Append, Fence
-from . import drive
+from . import drive, family
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -234,7 +235,10 @@ class Held:
                 raise
             if not append.events:
                 return 0
-            answer = yield append
+            whole: Any = append
+            if job.parent_id and not uncommitted:
+                whole = yield partial(family.with_parent, log, job, append, now)
+            answer = yield whole
             if not isinstance(answer, JobLogError):
                 if not uncommitted:  # a snapshot must never be ahead of the log
                     self._stored(append, job, before, asked_at)

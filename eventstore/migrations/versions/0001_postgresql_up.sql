@@ -73,6 +73,8 @@ CREATE INDEX jobs_0_claim ON jobs_0 (queue, kind, gate, priority, tenant, due_at
 --;
 CREATE INDEX jobs_0_due ON jobs_0 (due_at) WHERE ready = 0 AND blocked = 0 AND status IN ('queued', 'waiting')
 --;
+CREATE INDEX jobs_0_parent ON jobs_0 (parent_id) WHERE parent_id != ''
+--;
 CREATE INDEX jobs_0_status ON jobs_0 (status, created_at, id)
 --;
 CREATE TABLE jobs_1 (
@@ -124,6 +126,8 @@ CREATE INDEX jobs_1_blocked ON jobs_1 (exclusive_key, priority, due_at, id) WHER
 CREATE INDEX jobs_1_claim ON jobs_1 (queue, kind, gate, priority, tenant, due_at, id) WHERE ready = 1
 --;
 CREATE INDEX jobs_1_due ON jobs_1 (due_at) WHERE ready = 0 AND blocked = 0 AND status IN ('queued', 'waiting')
+--;
+CREATE INDEX jobs_1_parent ON jobs_1 (parent_id) WHERE parent_id != ''
 --;
 CREATE INDEX jobs_1_status ON jobs_1 (status, created_at, id)
 --;
@@ -284,6 +288,12 @@ BEGIN
   END IF;
   IF p_rest IS NOT NULL THEN
     v_now := joblog_now();
+    -- The unique key alone would take an event far ahead of its stream; a hot append was made from a replay.
+    IF p_rest ? 'after' AND EXISTS (
+      SELECT 1 FROM jsonb_to_recordset(p_rest->'after') x(id uuid, version bigint)
+      WHERE NOT EXISTS (SELECT 1 FROM events e WHERE e.stream_id = x.id AND e.version = x.version)) THEN
+      RAISE EXCEPTION 'stream versions' USING ERRCODE = 'JL001';
+    END IF;
     IF p_rest ? 'new' THEN
       INSERT INTO jobs_0 SELECT r.* FROM jsonb_populate_recordset(null::jobs_0, p_rest->'new') r;
     END IF;
@@ -461,6 +471,12 @@ BEGIN
   END IF;
   IF p_rest IS NOT NULL THEN
     v_now := joblog_now();
+    -- The unique key alone would take an event far ahead of its stream; a hot append was made from a replay.
+    IF p_rest ? 'after' AND EXISTS (
+      SELECT 1 FROM jsonb_to_recordset(p_rest->'after') x(id uuid, version bigint)
+      WHERE NOT EXISTS (SELECT 1 FROM events e WHERE e.stream_id = x.id AND e.version = x.version)) THEN
+      RAISE EXCEPTION 'stream versions' USING ERRCODE = 'JL001';
+    END IF;
     IF p_rest ? 'new' THEN
       INSERT INTO jobs_1 SELECT r.* FROM jsonb_populate_recordset(null::jobs_1, p_rest->'new') r;
     END IF;

@@ -1,0 +1,113 @@
+"""`worker` and `up`: a process that takes due jobs and runs them."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from .exits import Exit
+from .instants import parse_span
+from .output import answer, say
+from .session import database, open_log, shown, user_jobs
+from .settings import current, shared_options
+from .signals import Stopping
+from .text import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...workers.commands.log import JobLog
+    from ...workers.worker import Worker
+
+_LOOK_SECONDS: Final = 0.2
+_QUIET_LOOKS: Final = 2  #: so many looks in a row without work are idleness
+
+
+def _options(function: Callable[..., Any]) -> Callable[..., Any]:
+    for add in reversed(
+        [
+            click.option(
+                "--queue", "-q", "queues", multiple=True, metavar="NAME", help="Its queues, also as a,b.  [default: default]"
+            ),
+            click.option("--slots", "-c", type=click.IntRange(1), default=10, show_default=True, help="Jobs at a time."),
+            click.option("--name", help="Its name in the history.  [default: host and process id]"),
+            click.option("--grace", default="25s", show_default=True, help="From the first stop until units are dropped."),
+            click.option("--poll", default="5s", show_default=True, help="The longest time between two looks for due jobs."),
+            click.option("--until-idle", is_flag=True, help="End when nothing is due and nothing runs; for scripts."),
+            shared_options(),
+        ]
+    ):
+        function = add(function)
+    return function
+
+
+@click.command(name="worker")
+@_options
+def worker_command(**options: Any) -> Exit:
+    """Run a worker until it is told to stop."""
+    return _work(create=False, **options)
+
+
+@click.command(name="up")
+@_options
+def up_command(**options: Any) -> Exit:
+    """Make the database ready and run a worker, in one process."""
+    return _work(create=True, **options)
+
+
+def _work(
+    *, create: bool, queues: tuple[str, ...], slots: int, name: str | None, grace: str, poll: str, until_idle: bool
+) -> Exit:
+    from ...workers.worker import Worker, WorkerSettings
+
+    start_logging()
+    names = tuple(part for given in queues or ("default",) for part in given.split(",") if part)
+    seconds = {
+        "grace_seconds": parse_span(grace, "grace").total_seconds(),
+        "poll_seconds": parse_span(poll, "poll").total_seconds(),
+    }
+    settings = WorkerSettings(name=name, queues=names, slots=slots, **seconds)
+    jobs = user_jobs()
+    with open_log(create=create) as log:
+        worker = Worker(log, jobs, settings)
+        say(
+            f"worker {clean(worker.name)} on {shown(database())}: queues {clean(', '.join(names))}, {slots} at a time\n"
+            f"it runs {clean(', '.join(jobs.kinds()) or 'nothing')}; stop it with Ctrl-C"
+        )
+        with Stopping(worker) as stopping:
+            if until_idle:
+                threading.Thread(target=_stop_when_idle, args=(log, worker, names), daemon=True).start()
+            worker.run()
+    answer({"worker": worker.name, "stopped_by": stopping.received})
+    return stopping.end
+
+
+def start_logging() -> None:
+    """What workers have to say goes to stderr, a line each."""
+    level = logging.ERROR if current().quiet else logging.INFO
+    form = "%(asctime)s %(levelname)s %(message)s"
+    logging.basicConfig(stream=sys.stderr, level=level, format=form, datefmt="%H:%M:%S")
+
+
+def _stop_when_idle(log: JobLog, worker: Worker, queues: tuple[str, ...]) -> None:
+    """Stop *worker* once its queues hold nothing that is due, and nothing of them runs anywhere."""
+    from ...domain.errors import StoreError
+    from ...eventstore import inspection
+
+    quiet, tick = 0, threading.Event()
+    while quiet < _QUIET_LOOKS:
+        tick.wait(_LOOK_SECONDS)
+        try:
+            outlook = log.store.outlook(queues, worker.name)
+            running = inspection.leases_by_queue(log.store)
+        except StoreError:  # the worker itself waits until the database is back
+            quiet = 0
+            continue
+        due = outlook.next_due is not None and outlook.next_due <= 0
+        busy = outlook.ready or due or outlook.outbox or any(queue in running for queue in queues)
+        quiet = 0 if busy or not worker.alive else quiet + 1
+    worker.stop()

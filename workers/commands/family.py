@@ -1,0 +1,68 @@
+"""Parents and children: a child's end makes its waiting parent due in the same commit; a cancel goes down to children."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
+
+from ...domain.errors import JobLogError, JobNotFoundError, StateError
+from ...domain.job import Actor
+from ...domain.status import ENDED, Status
+from ...eventstore.append import Append, Stored
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from ...domain.job import Job
+    from ...eventstore.writer import Answer, GroupWriter
+    from .log import JobLog
+
+
+class Together(NamedTuple):
+    """Appends to several streams in one transaction; the answer is that of the first."""
+
+    appends: list[Append]
+
+    def write(self, writer: GroupWriter) -> Answer:
+        """Write all of them or none."""
+        placed = writer.append_atomic(self.appends)
+        return placed if isinstance(placed, JobLogError) else Stored(placed[0][0])
+
+
+def with_parent(log: JobLog, job: Job, append: Append, now: datetime) -> Append | Together:
+    """*append*, and if it ends a child whose parent waits, the append that wakes the parent."""
+    if not job.parent_id or job.status not in ENDED:
+        return append
+    try:
+        parent = log.job(UUID(job.parent_id))
+    except JobNotFoundError:
+        return append
+    before = parent.version
+    if not parent.wake(job.id, job.status, now=now):
+        return append
+    return Together([append, log.job_append(parent.id, before, parent.collect_events(), log.ids.next(), now)])
+
+
+def cancel_children(log: JobLog, parent: Job, actor: Actor) -> int:
+    """Cancel what a cancelled parent has spawned; returns how many.  Repeating it does nothing more."""
+    if parent.status is not Status.CANCELLED:
+        return 0
+    done = 0
+    for row in log.store.children(parent.id):
+        request = Actor(actor.name, "", actor.address, f"its parent {parent.id} was cancelled")
+        try:
+            log.command("cancel", row, request)
+            done += 1
+        except StateError:  # it has ended by itself
+            continue
+    return done
+
+
+def wake_if_done(log: JobLog, parent: Job) -> None:
+    """A child may have ended between the parent's last look and its release: then nobody else wakes it."""
+    for child in log.store.jobs(log.store.children(parent.id)).values():
+        if Status(child["status"]) in ENDED:
+            now, before = log.now(), parent.version
+            if parent.wake(child["id"], Status(child["status"]), now=now):
+                log.writer.append(log.job_append(parent.id, before, parent.collect_events(), log.ids.next(), now))
+            return
