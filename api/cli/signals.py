@@ -33,7 +33,9 @@ class Stopping:
         self._before = {number: signal.signal(number, self._stop) for number in _CAUGHT}
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Put back what was there."""
         for number, handler in self._before.items():
             signal.signal(number, handler)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ...workers.commands.log import JobLog
 
 _BYTES: Final = 1024 * 1024  #: read at most, of a file or of standard input
-_WAY_OUT: Final = "give JSON, such as --args '{\"source\": \"people.csv\"}', or @file, or - for standard input"
+_WAY_OUT: Final = 'give JSON, such as --args \'{"source": "people.csv"}\', or @file, or - for standard input'
 
 
 @click.command(name="submit")

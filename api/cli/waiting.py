@@ -177,4 +177,3 @@ class Watch:
             return ""
         said = f": {row['reason']}" if row["reason"] else ""
         return clean(f"({row['status']}{said})")
-

@@ -31,12 +31,23 @@ def _options(function: Callable[..., Any]) -> Callable[..., Any]:
     for add in reversed(
         [
             click.option(
-                "--queue", "-q", "queues", multiple=True, metavar="NAME", help="Its queues, also as a,b.  [default: default]"
+                "--queue",
+                "-q",
+                "queues",
+                multiple=True,
+                metavar="NAME",
+                help="Its queues, also as a,b.  [default: default]",
             ),
-            click.option("--slots", "-c", type=click.IntRange(1), default=10, show_default=True, help="Jobs at a time."),
+            click.option(
+                "--slots", "-c", type=click.IntRange(1), default=10, show_default=True, help="Jobs at a time."
+            ),
             click.option("--name", help="Its name in the history.  [default: host and process id]"),
-            click.option("--grace", default="25s", show_default=True, help="From the first stop until units are dropped."),
-            click.option("--poll", default="5s", show_default=True, help="The longest time between two looks for due jobs."),
+            click.option(
+                "--grace", default="25s", show_default=True, help="From the first stop until units are dropped."
+            ),
+            click.option(
+                "--poll", default="5s", show_default=True, help="The longest time between two looks for due jobs."
+            ),
             click.option("--until-idle", is_flag=True, help="End when nothing is due and nothing runs; for scripts."),
             shared_options(),
         ]

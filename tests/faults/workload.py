@@ -155,7 +155,7 @@ class WatchedStore:
 
 def watch(log: JobLog, journal: Journal) -> None:
     """Let *journal* hear all that *log* sends and is answered; nothing was sent through it yet."""
-    writer = WatchedWriter(log.store, log.busy, on_commit=log.waker.notify)
+    writer = WatchedWriter(log.store, log.busy, on_commit=log.writer._on_commit)
     writer.journal = journal
     log.writer = writer
     watched: Any = WatchedStore(log.store, journal)

@@ -7,7 +7,6 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
-from decimal import Decimal
 from typing import Any, Final
 
 from ...domain import storable
@@ -32,24 +31,21 @@ class Conversion:
     def __init__(self, kinds: Mapping[str, str], null: str | None = None) -> None:
         self._converters = {name: CONVERTERS[kind] for name, kind in kinds.items()}
         self._null = null
-        self._blank: dict[str, Any] = dict.fromkeys(kinds)
 
     def apply(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Convert a row; columns that it does not have become NULL.
+        """Convert the values that the row has; what it has no value for is not among them.
 
         Raises:
             UnfitError: a value that is none of its column's type, or has no column.
         """
-        made = self._blank.copy()
+        made: dict[str, Any] = {}
         null, converters = self._null, self._converters
         for name, value in values.items():
-            if value is None or (null is not None and value == null):
-                continue
             try:
-                made[name] = converters[name](value)
+                convert = converters[name]
+                made[name] = None if value is None or value == null else convert(value)
             except KeyError:
-                text = "the table has no such column"
-                raise UnfitError(Code.UNKNOWN_COLUMN, text, name) from None
+                raise UnfitError(Code.UNKNOWN_COLUMN, "the table has no such column", name) from None
             except UnfitError as unfit:
                 raise UnfitError(unfit.code, unfit.text, name) from None
         return made
@@ -97,10 +93,6 @@ def _real(value: Any) -> float:
     return number
 
 
-def _decimal(value: Any) -> Decimal:
-    return Decimal(_literal(value))
-
-
 def _boolean(value: Any) -> bool:
     if type(value) is bool:
         return value
@@ -131,10 +123,10 @@ def _timestamp(value: Any) -> datetime:
 CONVERTERS: Final[Mapping[str, Converter]] = {
     "integer": _integer,
     "real": _real,
-    "decimal": _decimal,  # of a table that is there; not to be declared
+    "decimal": _literal,  # of a table that is there, not to be declared: the database reads the digits
     "text": _text,
     "boolean": _boolean,
     "date": _date,
     "timestamp": _timestamp,
-    "local": lambda value: _timestamp(value).replace(tzinfo=None),  # of a table that keeps no offsets: UTC
+    "local": lambda value: _timestamp(value).replace(tzinfo=None),  # of a table that is there and keeps no offsets
 }

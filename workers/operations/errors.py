@@ -1,12 +1,12 @@
 """Refusals of a source or a target, below the tree of ``domain/errors.py``.
 
-    RefusedError
-    └── SourceError             the file, as it is now, can't be read on
-        ├── SourceMissingError
-        ├── SourceChangedError
-        └── SourceDamagedError
-    InputError
-    └── TargetRefusedError      the table, as it is, can't take this source
+RefusedError
+└── SourceError             the file, as it is now, can't be read on
+    ├── SourceMissingError
+    ├── SourceChangedError
+    └── SourceDamagedError
+InputError
+└── TargetRefusedError      the table, as it is, can't take this source
 """
 
 from __future__ import annotations

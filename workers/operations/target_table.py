@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -11,7 +11,6 @@ from sqlalchemy.schema import CreateTable
 from sqlalchemy.types import TypeEngine
 
 from ...domain import storable
-from ...domain.errors import InvalidFieldError
 from .conversion import check_types
 from .errors import TargetRefusedError
 
@@ -81,9 +80,11 @@ def kinds_of(table: sa.Table, spec: TargetSpec) -> dict[str, str]:
     for name, kind in kinds.items():
         if kind == "timestamp" and not getattr(table.c[name].type, "timezone", False):
             kinds[name] = "local"
-        if kind == "decimal" and table.metadata.info.get("dialect") == "sqlite":
-            kinds[name] = "text"
     return kinds
+
+
+def _there_are(table: sa.Table) -> str:
+    return f"there are: {', '.join(column.name for column in table.c)}"
 
 
 def _kind(there: TypeEngine[Any]) -> str:
@@ -96,3 +97,47 @@ def _kind(there: TypeEngine[Any]) -> str:
         (sa.Date, "date"),
     )
     return next((kind for kind_of, kind in kinds if isinstance(there, kind_of)), "text")
+
+
+def _new(connection: sa.Connection, spec: TargetSpec, source_columns: Sequence[str]) -> sa.Table:
+    names = list(dict.fromkeys([*source_columns, *spec.columns, *([spec.row_key] if spec.row_key else [])]))
+    if not source_columns:
+        raise TargetRefusedError("table", f"{spec.table} is not there, and the source has no columns", "create it")
+    longest = connection.dialect.max_identifier_length
+    folded: set[str] = set()
+    for name in (spec.table, *names):
+        if len(name.encode()) > longest:
+            way_out = f"at most {longest} bytes; give names, or create the table"
+            raise TargetRefusedError("columns", f"{storable.text(name, limit=40)!r} is too long a name", way_out)
+    for name in names:
+        if name.casefold() in folded and connection.dialect.name != "postgresql":
+            raise TargetRefusedError("columns", f"two columns {name!r} but for their case", "give names")
+        folded.add(name.casefold())
+    columns = [_column(name, spec) for name in names]
+    return sa.Table(spec.table, sa.MetaData(), *columns, schema=spec.schema or None)
+
+
+def _column(name: str, spec: TargetSpec) -> sa.Column[Any]:
+    kind = spec.columns.get(name, "text")
+    stored = sa.Text() if kind == "text" else BOUND[kind]
+    return sa.Column(name, stored, primary_key=name in spec.unique, autoincrement=False)
+
+
+def _check_key(table: sa.Table, spec: TargetSpec) -> None:
+    for name in (*spec.key, *([spec.row_key] if spec.row_key else [])):
+        if name not in table.c:
+            raise TargetRefusedError("key", f"{table.name} has no column {name!r}", _there_are(table))
+    if spec.unique and frozenset(spec.unique) not in set(_unique_sets(table)):
+        problem = f"{', '.join(spec.unique)} is not unique in {table.name}"
+        raise TargetRefusedError("key", problem, "add a unique index over exactly these columns")
+
+
+def _unique_sets(table: sa.Table) -> Iterator[frozenset[str]]:
+    """Each set of columns that a whole-table unique index covers."""
+    for constraint in table.constraints:
+        if isinstance(constraint, sa.PrimaryKeyConstraint | sa.UniqueConstraint):
+            yield frozenset(column.name for column in constraint.columns)
+    for index in table.indexes:
+        is_partial = any(dict(options).get("where") is not None for options in index.dialect_options.values())
+        if index.unique and not is_partial and len(index.expressions) == len(index.columns):
+            yield frozenset(column.name for column in index.columns)

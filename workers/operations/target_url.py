@@ -43,4 +43,6 @@ def _parsed(url: str, field: str) -> sa.URL:
     try:
         return sa.make_url(url)
     except (sa.exc.ArgumentError, ValueError):
-        raise InvalidFieldError(field, "no database URL", "say sqlite:///PATH, postgresql+psycopg://HOST/NAME, …") from None
+        raise InvalidFieldError(
+            field, "no database URL", "say sqlite:///PATH, postgresql+psycopg://HOST/NAME, …"
+        ) from None

@@ -1,0 +1,98 @@
+"""`demo`: a real file, imported in small steps, to be watched and killed."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from ...domain.errors import InvalidFieldError
+from .exits import Exit
+from .output import say
+from .session import open_log, user, user_jobs
+from .settings import DEFAULT_DB, current, shared_options
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from ...domain.spec import JobSpec
+    from ...workers.commands.log import JobLog
+
+_DB: Final = "sqlite:///joblog-demo.db"
+_TARGET: Final = "airports.db"
+_ROWS: Final = 50  #: in a unit
+_PACE: Final = 0.05  #: seconds between two units
+
+
+@click.command(name="demo")
+@click.option(
+    "--pace", type=float, default=_PACE, show_default=True, help="Seconds between two units; 0 for full speed."
+)
+@shared_options()
+def demo_command(*, pace: float) -> Exit:
+    """Import a real file, to watch and to kill.
+
+    The airports of the PyPI package airportsdata go into airports.db, fifty rows a unit.  Kill it as often as you
+    like and start it again: it goes on behind the last unit, and every row is there exactly once.
+    """
+    settings = current()
+    if settings.db == DEFAULT_DB:
+        settings.db = _DB
+    jobs = user_jobs()
+    args = {"source": str(airports()), "target": f"sqlite:///{_TARGET}", "table": "airports"}
+    args |= {"key": ["icao"], "batch": _ROWS, "pace": pace}
+    with open_log(create=True) as log:
+        job_id, is_new = _unfinished_or_new(log, jobs, args)
+        say(f"{'importing' if is_new else 'going on with'} job {job_id}")
+        say(f"kill it with  kill -9 {os.getpid()}  and start it again: it goes on behind the last unit")
+        from .waiting import see_through
+
+        end = see_through(log, job_id, jobs)
+        _tell_history(log, job_id)
+    if end is Exit.DONE:
+        _tell_rows()
+    return end
+
+
+def airports() -> Path:
+    """The file inside the installed package, which is not imported for that."""
+    spec = find_spec("airportsdata")
+    if spec is None or spec.origin is None:
+        raise InvalidFieldError("source", "the package airportsdata is not installed", "run: pip install airportsdata")
+    return Path(spec.origin).with_name("airports.csv")
+
+
+def _unfinished_or_new(log: JobLog, jobs: Any, args: dict[str, Any]) -> tuple[UUID, bool]:
+    """The demo that did not end, or the next one: the keys are demo-1, demo-2, …"""
+    from ...domain.status import ENDED
+
+    number = 1
+    while True:
+        spec: JobSpec = jobs.spec("import.file", args, key=f"demo-{number}", owner=user())
+        row = log.store.job(spec.job_id)
+        if row is None:
+            return log.submit(spec).job_id, True
+        if row["status"] not in ENDED:
+            return spec.job_id, False
+        number += 1
+
+
+def _tell_history(log: JobLog, job_id: UUID) -> None:
+    from . import history
+
+    click.echo()
+    now = log.now()
+    for turn in history.turns(log, job_id):
+        click.echo(turn.line(now))
+
+
+def _tell_rows() -> None:
+    import sqlite3
+
+    with sqlite3.connect(f"file:{_TARGET}?mode=ro", uri=True) as connection:
+        rows, airports = connection.execute("SELECT count(*), count(DISTINCT icao) FROM airports").fetchone()
+    connection.close()
+    click.echo(f"\n{rows:,} rows of {airports:,} airports are in {_TARGET}: each exactly once")
