@@ -31,7 +31,7 @@ from ..domain.errors import (
 )
 from . import schema as s
 from .append import Append, EventRow
-from .clock import SystemClock
+from .clock import SystemClock, pause
 from .failpoint import failpoint
 from .sql_store import Pinned, SqlStore, check_seen
 from .sqlite_claim import SqliteClaims
@@ -49,6 +49,8 @@ APPLICATION_ID: Final = 0x4A4C4F47  # "JLOG"
 WAL_PAGES: Final = 4000  # checkpoint when the WAL is longer (16 MB of 4 KiB pages)
 BUSY_TIMEOUT_MS: Final = 1000  # only foreign connections can make us wait: ours queue on the writer lock
 WAL_RESET_FIXED: Final = (3, 51, 3)
+_WAL_TRIES: Final = 100
+_WAL_PAUSE: Final = 0.02  # seconds
 _PRAGMAS: Final = {
     "synchronous": 2,  # FULL: NORMAL lost an acknowledged event in 3,684 of 5,000 power cuts
     "wal_autocheckpoint": 0,
@@ -79,7 +81,7 @@ def make_engine(path: str | Path) -> sa.Engine:
 
 def set_up(driver: Any) -> None:
     """Make a driver connection fit for the log, and prove it."""
-    mode = driver.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+    mode = _to_wal(driver)
     if mode != "wal":
         raise UnsafeStoreError(f"journal_mode is {mode!r}, not 'wal'; the log needs a local file system that can do WAL")
     for name, value in _PRAGMAS.items():
@@ -88,6 +90,18 @@ def set_up(driver: Any) -> None:
         if (got[0] if got else 0) != value:
             raise UnsafeStoreError(f"PRAGMA {name} is {got}, not {value}: this SQLite can't keep what it acknowledges")
     driver.execute("PRAGMA cache_size=-8000").close()
+
+
+def _to_wal(driver: Any) -> str:
+    """Switch to WAL.  Of two processes that open a new file at once, one is told "locked" without any waiting."""
+    for last_try in [False] * _WAL_TRIES + [True]:
+        try:
+            return str(driver.execute("PRAGMA journal_mode=WAL").fetchone()[0])
+        except sqlite3.OperationalError as error:
+            if last_try or error.sqlite_errorcode & 0xFF not in _BUSY:
+                raise
+            pause(_WAL_PAUSE)
+    raise AssertionError  # pragma: no cover - the loop returns or raises
 
 
 class WriterLock:
@@ -176,6 +190,8 @@ class SqliteStore(SqlStore):
         """sqlite3's result codes as ours."""
         if isinstance(error, JobLogError):
             return error
+        if isinstance(error, sa.exc.DBAPIError) and error.orig is not None:
+            error = error.orig  # SQLAlchemy connects, so a connection that fails comes wrapped
         if isinstance(error, sqlite3.IntegrityError):
             return ConflictError(str(error))
         if not isinstance(error, sqlite3.Error):

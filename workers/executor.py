@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..domain.errors import (
     ExhaustedError,
+    InputError,
     JobLogError,
     LeaseLostError,
     RefusedError,
@@ -22,7 +23,15 @@ from ..domain.job import Actor
 from ..domain.status import Status
 from .book import Book, Control
 from .commands import family
-from .errors import ArgumentError, Fatal, RetryLater, Stopped, UnknownKindError
+from .errors import (
+    ArgumentError,
+    AtomicUnavailableError,
+    Fatal,
+    ListChangedError,
+    RetryLater,
+    Stopped,
+    UnknownKindError,
+)
 from .run import Run, SyncRun
 
 if TYPE_CHECKING:
@@ -107,6 +116,8 @@ class Execution:
             raise error
         if isinstance(error, LeaseLostError):
             return _LOST
+        if isinstance(error, InputError | AtomicUnavailableError | ListChangedError):
+            return await self._settle("failed", self.held.fail, reason=error.code, text=str(error), unit=book.unit)
         if isinstance(error, StoreError | UnknownOutcomeError):
             return await self._storage_fault(error, book.unit)
         if isinstance(error, Fatal):

@@ -46,7 +46,7 @@ class Check(NamedTuple):
 
 
 def of_folder(file: Path) -> Iterator[Check]:
-    """Can the log's file grow where it lies?"""
+    """Whether the log's file can grow where it lies."""
     folder = file.absolute().parent
     if not folder.is_dir():
         yield Check("folder", "fail", f"{folder} does not exist", "create it, or give another --db")
@@ -80,7 +80,7 @@ def of_file_system(folder: Path) -> Check:
 
 
 def of_writer_lock(file: Path) -> Check:
-    """Is somebody sitting on the lock that all writers queue for?"""
+    """Whether somebody sits on the lock that all writers queue for."""
     from . import lock_holder
 
     holder = lock_holder.find(file.with_name(file.name + ".writer"))
@@ -149,7 +149,7 @@ def of_clock(log: JobLog) -> Check:
 
 
 def of_leases(log: JobLog) -> Check:
-    """Does anybody hold a job whose lease has ended?"""
+    """Whether jobs are held under leases that have ended."""
     now, boot = log.store.lease_now(), log.store.boot_id()
     leases = inspection.leases(log.store, limit=_LEASES)
     ended = [one for one in leases if one.boot_id != boot or one.lease_until <= now]
@@ -169,7 +169,7 @@ def of_workers(log: JobLog) -> Check:
 
 
 def of_lag(log: JobLog) -> Iterator[Check]:
-    """Is something due that nobody takes?"""
+    """Whether something is due that nobody takes."""
     store, now = log.store, log.store.now()
     rows = store.queue_rows()
     late: list[str] = []
@@ -193,7 +193,7 @@ def of_lag(log: JobLog) -> Iterator[Check]:
 
 
 def of_projections(log: JobLog) -> Iterator[Check]:
-    """Does the job table say what the log says, and does every follower follow?"""
+    """Whether the job table says what the log says, and how far the followers are."""
     from ...projections import verify
 
     rows = log.store.find_jobs(limit=_SAMPLE)

@@ -42,7 +42,7 @@ def demo_command(*, pace: float) -> Exit:
     if settings.db == DEFAULT_DB:
         settings.db = _DB
     jobs = user_jobs()
-    args = {"source": str(airports()), "target": f"sqlite:///{_TARGET}", "table": "airports"}
+    args: dict[str, Any] = {"source": str(airports()), "target": f"sqlite:///{_TARGET}", "table": "airports"}
     args |= {"key": ["icao"], "batch": _ROWS, "pace": pace}
     with open_log(create=True) as log:
         job_id, is_new = _unfinished_or_new(log, jobs, args)
@@ -66,7 +66,7 @@ def airports() -> Path:
 
 
 def _unfinished_or_new(log: JobLog, jobs: Any, args: dict[str, Any]) -> tuple[UUID, bool]:
-    """The demo that did not end, or the next one: the keys are demo-1, demo-2, …"""
+    """The demo that did not end, or the next one, under the keys demo-1, demo-2 and so on."""
     from ...domain.status import ENDED
 
     number = 1

@@ -1,4 +1,4 @@
-"""`doctor`: is this log safe, and does the work go on?"""
+"""`doctor`: whether this log is safe, and whether the work goes on."""
 
 from __future__ import annotations
 

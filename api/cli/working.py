@@ -77,11 +77,9 @@ def _work(
 
     start_logging()
     names = tuple(part for given in queues or ("default",) for part in given.split(",") if part)
-    seconds = {
-        "grace_seconds": parse_span(grace, "grace").total_seconds(),
-        "poll_seconds": parse_span(poll, "poll").total_seconds(),
-    }
-    settings = WorkerSettings(name=name, queues=names, slots=slots, **seconds)
+    poll_seconds = parse_span(poll, "poll").total_seconds()
+    grace_seconds = parse_span(grace, "grace").total_seconds()
+    settings = WorkerSettings(name, names, slots, poll_seconds=poll_seconds, grace_seconds=grace_seconds)
     jobs = user_jobs()
     with open_log(create=create) as log:
         worker = Worker(log, jobs, settings)

@@ -10,6 +10,7 @@ import psycopg
 from sqlalchemy.engine import make_url
 
 from joblog.domain.errors import UnknownOutcomeError
+from joblog.eventstore.append import Append
 from joblog.eventstore.busy import BusyRetry
 from joblog.eventstore.clock import SystemRandom
 from joblog.eventstore.memory_store import MemoryStore
@@ -60,6 +61,10 @@ class Backend:
         """Switch to the other job table, as a rebuild does at its end."""
         raise NotImplementedError
 
+    def slip_in(self, append: Append) -> None:
+        """Write the events of *append* behind the back of the log."""
+        raise NotImplementedError
+
     def count(self, table: str) -> int:
         """How many rows *table* has."""
         raise NotImplementedError
@@ -94,6 +99,9 @@ class MemoryBackend(Backend):
         self.store._generation += 1
         self._table().update({job_id: dict(row) for job_id, row in old.items()})
 
+    def slip_in(self, append: Append) -> None:
+        self.store._write(Append(append.stream_id, append.expected, append.events, append.event_id))
+
     def count(self, table: str) -> int:
         mine = {"leases": self.store._leases, "unit_results": self.store._units, "receipts": self.store._receipts}
         return len({"events": self.store._log, **mine}[table])  # type: ignore[dict-item]
@@ -120,6 +128,11 @@ class SqlBackend(Backend):
         self.run(f"DELETE FROM jobs_{1 - old}")
         self.run(f"INSERT INTO jobs_{1 - old} SELECT * FROM jobs_{old}")
         self.run("UPDATE log_state SET generation = generation + 1")
+
+    def slip_in(self, append: Append) -> None:
+        insert = "INSERT INTO events SELECT max(position) + 1, ?, ?, ?, ? FROM events"
+        for version, topic, state in append.events:
+            self.run(insert, self.to_id(append.stream_id), version, topic, state)
 
     def count(self, table: str) -> int:
         rows: int = self.run(f"SELECT count(*) FROM {table}")[0][0]

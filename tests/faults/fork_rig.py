@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from threading import Event
 from typing import Any, Final
 
 import alembic.command  # noqa: F401 - the parent is warm: no child imports it again
@@ -85,9 +84,9 @@ class ForkRig:
         self.rng = random.Random(report.seed)
         self.statements = Statements(sa.make_url("sqlite://").get_dialect()())
         self._points: list[str] = []
-        self._moment = Event()
         self._life = -1
         self.begin()
+        self.warm()
 
     def begin(self) -> None:
         """An empty folder, a new journal and an oracle without a memory."""
@@ -99,6 +98,17 @@ class ForkRig:
         self.clock = SharedClock()
         self.oracle, self.story = Oracle(), Story()
         Journal(self.journal).close()
+
+    def warm(self) -> None:
+        """Run a script here once, on a log of its own, closed before any fork: each child then starts compiled."""
+        place = self.folder / "warm"
+        place.mkdir()
+        with self.open(f"sqlite:///{place / 'log.db'}") as log:
+            watch(log, journal := Journal(place / "journal", "warm"))
+            Script(log, journal, random.Random(1), clock=SharedClock()).run(60)
+            journal.close()
+        gc.collect()
+        gc.freeze()
 
     # -- in the child ------------------------------------------------------------------------------------------------
 
@@ -233,7 +243,6 @@ class ForkRig:
 def run(report: Report, *, kills: int, life: int = LIFE, tell: Callable[[str], None] = lambda _: None) -> Report:
     """Kill until *kills* have been proven, or something does not hold."""
     report.again = f"python -m tests.faults.campaign --only {CAMPAIGN} --seed {report.seed} --kills {kills}"
-    gc.freeze()
     with rig.scratch() as folder, rig.timed(report):
         forks = ForkRig(folder, report)
         number = 0

@@ -307,7 +307,7 @@ class Script:
         return sorted(found, key=lambda row: str(row["id"]))
 
     def _spec(self) -> JobSpec:
-        key = f"job-{self.rng.randrange(self.keys)}"
+        key = f"job-{self.keys - self.rng.randrange(6) if self.rng.random() < 0.8 else self.rng.randrange(self.keys)}"
         return a_spec(key, retry=None if self.clock is not None else QUICK)
 
     def _one_held(self) -> Held | None:

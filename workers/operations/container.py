@@ -7,8 +7,9 @@ import lzma
 import stat
 import zipfile
 import zlib
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol, cast
+from typing import Final, Protocol, cast
 
 from ...domain.errors import InvalidFieldError
 from .errors import SourceDamagedError, SourceMissingError
@@ -42,7 +43,7 @@ def split_path(path: str) -> tuple[str, str]:
     return str(Path(path).absolute()), ""
 
 
-def open_file(path: str) -> BinaryIO:
+def open_file(path: str) -> BufferedReader:
     """Open a regular file; anything else could not be read twice.
 
     Raises:
@@ -60,7 +61,7 @@ def open_file(path: str) -> BinaryIO:
 class Container:
     """An open source file; *kind* is told by its first bytes, never by its name."""
 
-    def __init__(self, path: str, file: BinaryIO, member: str = "") -> None:
+    def __init__(self, path: str, file: BufferedReader, member: str = "") -> None:
         self._path, self._file = path, file
         self.member, self.total = "", None  # type: str, int | None
         self.kind, self._size = _kind(path, file), file.seek(0, 2)
@@ -118,7 +119,7 @@ class Unpacking:
         return data
 
 
-def _kind(path: str, file: BinaryIO) -> str:
+def _kind(path: str, file: BufferedReader) -> str:
     file.seek(0)
     head = file.read(8)
     if head.startswith(_GZIP):

@@ -67,9 +67,8 @@ def _text(value: Any) -> str:
 
 
 def _integer(value: Any) -> int:
-    if type(value) is str and _INTEGER.fullmatch(value.strip()):
-        value = int(value)
-    elif type(value) is float and value.is_integer():
+    is_digits = type(value) is str and _INTEGER.fullmatch(value.strip())
+    if is_digits or (type(value) is float and value.is_integer()):
         value = int(value)
     if type(value) is not int:
         raise UnfitError(Code.BAD_VALUE, "no integer")

@@ -54,7 +54,8 @@ class Dialect:
         known = {each.name for each in fields(cls)}
         if unknown := sorted(set(given) - known):
             raise InvalidFieldError(f"{field}.{unknown[0]}", "no such parameter", f"there are {sorted(known)}")
-        return cls(**{name: "" if value is None else value for name, value in given.items()})
+        parameters: dict[str, Any] = {name: "" if value is None else value for name, value in given.items()}
+        return cls(**parameters)
 
     def parameters(self) -> dict[str, Any]:
         """What ``csv.reader`` is called with."""
@@ -103,7 +104,7 @@ def _candidates(
     }
     open_choices = {name: tried for name, tried in choices.items() if name not in given}
     for tried in product(*open_choices.values()):
-        parameters = dict(zip(open_choices, tried, strict=True))
+        parameters: dict[str, Any] = dict(zip(open_choices, tried, strict=True))
         if parameters.get("escapechar") and "doublequote" not in given:
             parameters["doublequote"] = False
         try:

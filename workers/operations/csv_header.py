@@ -29,11 +29,11 @@ def read_header(
     lines = Lines(decoded, begin.offset, dialect.newline)
     records = CsvRecords(dialect, (), decoded.encoding).cut(lines)
     try:
-        first = next((record for record in records if record), [])
+        first: list[str] = next((record for record in records if record), [])
     except (csv.Error, RecordTooLongError):
-        lines.is_exhausted = bool(first := [""])
+        raise _unreadable() from None
     if first and lines.is_exhausted:
-        raise InvalidFieldError("header", "the first record can't be read", "declare the dialect: delimiter, quotechar")
+        raise _unreadable()
     lines.start_record(lines.chars)
     behind = Cursor(0, 0, begin.line + records.line_num, lines.record_offset)
     if names and first and len(names) != len(first):
@@ -49,6 +49,10 @@ def read_header(
             raise InvalidFieldError(f"header[{number}]", unfit.text, "correct the header, or give names") from None
     cleaned = [" ".join(field.split()) or f"column{number}" for number, field in enumerate(first, 1)]
     return _checked(cleaned, "header"), behind
+
+
+def _unreadable() -> InvalidFieldError:
+    return InvalidFieldError("header", "the first record can't be read", "declare the dialect: delimiter, quotechar")
 
 
 def _checked(names: list[str], where: str) -> tuple[str, ...]:

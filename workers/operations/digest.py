@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 from dataclasses import asdict, dataclass
-from typing import Any, BinaryIO
+from io import BufferedReader
+from typing import Any, Final
 
 from .errors import SourceChangedError
+
+_CHUNK: Final = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +33,17 @@ class Digest:
         return self.sha256 == other.sha256 and self.size == other.size
 
 
-def measure(file: BinaryIO) -> Digest:
-    """Hash an open file from its beginning; its position afterwards is the end."""
-    file.seek(0)
-    found = hashlib.file_digest(file, "sha256").hexdigest()
+def measure(file: BufferedReader) -> Digest:
+    """Hash an open file as a whole; whoever is reading it stays at its place."""
     stat = os.fstat(file.fileno())
-    return Digest(found, stat.st_size, stat.st_mtime_ns)
+    digest, at = hashlib.sha256(), 0
+    while data := os.pread(file.fileno(), _CHUNK, at):
+        digest.update(data)
+        at += len(data)
+    return Digest(digest.hexdigest(), at, stat.st_mtime_ns)
 
 
-def verify(file: BinaryIO, path: str, planned: Digest) -> Digest:
+def verify(file: BufferedReader, path: str, planned: Digest) -> Digest:
     """Hash *file* again and compare; answers today's digest, whose hint is today's.
 
     Raises:
@@ -52,7 +57,7 @@ def verify(file: BinaryIO, path: str, planned: Digest) -> Digest:
     return found
 
 
-def is_touched(file: BinaryIO, since: Digest) -> bool:
+def is_touched(file: BufferedReader, since: Digest) -> bool:
     """Whether the hints say that somebody wrote to the file; cheap enough to ask for every batch."""
     stat = os.fstat(file.fileno())
     return (stat.st_size, stat.st_mtime_ns) != (since.size, since.mtime_ns)

@@ -1,4 +1,4 @@
-"""Looks at a source once, before the first unit: how is it to be read?"""
+"""Looks at a source once, before the first unit, and decides how it is to be read."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from .decoded import Decoded
 from .json_array import JsonArrayRows
 from .json_lines import JsonLines
 from .line_records import LineRows
-from .rows import BATCH_LIMIT, Cursor, Row
+from .rows import Cursor, Row
 
 
 class RowReader(Protocol):
@@ -37,7 +37,7 @@ def row_reader(
     return JsonArrayRows(encoding, open_at, at)
 
 
-def take(reader: RowReader, count: int, limit: int = BATCH_LIMIT) -> list[Row]:
+def take(reader: RowReader, count: int, limit: int) -> list[Row]:
     """At most *count* rows; the one that reaches *limit* characters is the last."""
     rows: list[Row] = []
     next_row, end = reader.next_row, reader.consumed + limit

@@ -79,13 +79,14 @@ class Cursor:
     def from_state(cls, state: Any) -> Cursor:
         """Read what ``to_state`` wrote."""
         names = ("batch", "row", "line", "offset")
-        counts = [state.get(name) for name in names] if isinstance(state, dict) else [None]
-        if not all(type(count) is int and count >= 0 for count in counts):
+        given: dict[str, Any] = {name: state.get(name) for name in names} if isinstance(state, dict) else {}
+        if not given or not all(type(count) is int and count >= 0 for count in given.values()):
             raise InvalidFieldError("cursor", "no cursor of a source", "give what Cursor.to_state answered")
-        return cls(*counts, ended=bool(state.get("ended")))
+        return cls(**given, ended=bool(state.get("ended")))
 
 
-class Batch(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Batch:
     """Rows that are imported as one unit.
 
     Its boundaries follow from the file's content and the batch size alone, so *index* and *first_row* are

@@ -8,10 +8,10 @@ from typing import Any, Final
 from ...domain.errors import InvalidFieldError
 from .container import Container, open_file
 from .decoded import Decoded
-from .digest import Digest, is_touched, verify
+from .digest import is_touched, verify
 from .plan import Plan
 from .reading import row_reader, take
-from .rows import Batch, Cursor, Row
+from .rows import BATCH_LIMIT, Batch, Cursor, Row
 
 BATCH_SIZE: Final = 500
 BATCH_SIZE_LIMIT: Final = 100_000
@@ -44,6 +44,8 @@ class FileSource:
 
     def _read(self, size: int, at: Cursor) -> Iterator[Batch]:
         plan = self.plan
+        if at.ended:
+            return
         with open_file(plan.path) as file:
             content = verify(file, plan.path, plan.digest)
             container = Container(plan.path, file, plan.member)
@@ -53,12 +55,8 @@ class FileSource:
 
             layout = plan.dialect or plan.format
             reader = row_reader(layout, plan.columns, plan.encoding, open_at, at)
-            while rows := take(reader, size):
-                content = self._unchanged(content)
+            while rows := take(reader, size, BATCH_LIMIT):
+                if is_touched(file, content):
+                    content = verify(file, plan.path, plan.digest)
                 at = reader.cursor(at.batch + 1)
                 yield Batch(at.batch - 1, rows[0].number, rows, at)
-
-    def _unchanged(self, content: Digest) -> Digest:
-        """Hash the file again if it was touched; through a handle of its own, since the reader's place must stay."""
-        with open_file(self.plan.path) as file:
-            return verify(file, self.plan.path, content) if is_touched(file, content) else content

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import struct
 import zipfile
-from typing import BinaryIO, Final
+from io import BufferedReader
+from typing import Final
 
 from ...domain import storable
 from ...domain.errors import InvalidFieldError, TooLargeError
@@ -20,7 +21,7 @@ _ENCRYPTED = 0x1
 _READ = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
 
 
-def open_zip(path: str, file: BinaryIO) -> zipfile.ZipFile:
+def open_zip(path: str, file: BufferedReader) -> zipfile.ZipFile:
     """Open an archive whose list of members is of a sane size.
 
     Raises:
@@ -69,7 +70,7 @@ def _named(infos: list[zipfile.ZipInfo]) -> str:
     return ", ".join([*names, "…"] if len(infos) > NAMED_LIMIT else names) or "none"
 
 
-def _directory_size(file: BinaryIO) -> int:
+def _directory_size(file: BufferedReader) -> int:
     """Read the size of the list of members as ``zipfile`` would, which takes that many bytes into memory."""
     size = file.seek(0, 2)
     before = max(0, size - _END_SIZE - _COMMENT_LIMIT - _LOCATOR64_SIZE - _END64_SIZE)
