@@ -6,7 +6,7 @@ import math
 import re
 from typing import Any, Final
 
-from .errors import InvalidFieldError, SecretInInputError, TooLargeError, UnstorableError
+from .errors import InputError, InvalidFieldError, SecretInInputError, TooLargeError, UnstorableError
 
 NAME_LIMIT: Final = 200  # kinds, queues, tenants, owners, keys: characters
 TEXT_LIMIT: Final = 500  # failure texts and reasons: characters
@@ -48,7 +48,7 @@ def name(value: object, field: str, *, limit: int = NAME_LIMIT, empty: bool = Fa
         raise InvalidFieldError(field, "empty", f"give 1 to {limit} characters")
     if len(value) > limit:
         raise TooLargeError(field, f"{len(value)} characters", f"at most {limit} are kept")
-    if bad := _CONTROL.search(value):
+    if not value.isprintable() and (bad := _CONTROL.search(value)):
         problem = f"character U+{ord(bad[0]):04X} at {bad.start()}"
         raise UnstorableError(field, problem, "use printable characters")
     return value
@@ -98,47 +98,56 @@ def payload(value: Any, field: str) -> Any:
         that is no string, an integer over 64 bits, any other type). TooLargeError: nested deeper than 64
         levels.
     """
-    _walk(value, field, 0)
+    try:
+        _walk(value, 0)
+    except InputError as bad:
+        raise type(bad)(field + bad.field, bad.problem, bad.way_out) from None
     return value
 
 
-def _walk(value: Any, field: str, depth: int) -> None:
-    kind = type(value)
-    if kind is not dict and kind is not list:
-        _check_leaf(value, field)
-    elif depth >= DEPTH_LIMIT:
-        problem = f"nested deeper than {DEPTH_LIMIT} levels"
-        raise TooLargeError(field, problem, "flatten it, or keep a reference")
-    elif kind is list:
-        for index, inner in enumerate(value):
-            _walk(inner, f"{field}[{index}]", depth + 1)
-    else:
-        for key, inner in value.items():
-            path = _path(field, key)
-            if type(key) is not str:
-                raise UnstorableError(path, f"key of type {type(key).__name__}", "use string keys")
-            if _UNSTORABLE.search(key):
-                raise UnstorableError(path, "key with NUL or a lone surrogate", "rename the key")
-            _walk(inner, path, depth + 1)
-
-
-def _check_leaf(value: Any, field: str) -> None:
+def _walk(value: Any, depth: int) -> None:
+    """Raise with the path below *value*; the path is only put together on the way out, so a good value pays nothing."""
     kind = type(value)
     if kind is str:
         if not value.isascii() and (bad := _SURROGATE.search(value)):
             problem = f"lone surrogate U+{ord(bad[0]):04X}"
-            raise UnstorableError(field, problem, "decode the text with errors='replace'")
-    elif kind is int:
+            raise UnstorableError("", problem, "decode the text with errors='replace'")
+    elif kind is not dict and kind is not list:
+        _check_leaf(value, kind)
+    elif depth >= DEPTH_LIMIT:
+        problem = f"nested deeper than {DEPTH_LIMIT} levels"
+        raise TooLargeError("", problem, "flatten it, or keep a reference")
+    else:
+        at: Any = 0
+        try:
+            for at, inner in enumerate(value) if kind is list else value.items():
+                if kind is dict:
+                    _check_key(at)
+                _walk(inner, depth + 1)
+        except InputError as bad:
+            path = f"[{at}]" if kind is list else _path("", at)
+            raise type(bad)(path + bad.field, bad.problem, bad.way_out) from None
+
+
+def _check_key(key: Any) -> None:
+    if type(key) is not str:
+        raise UnstorableError("", f"key of type {type(key).__name__}", "use string keys")
+    if not key.isprintable() and _UNSTORABLE.search(key):
+        raise UnstorableError("", "key with NUL or a lone surrogate", "rename the key")
+
+
+def _check_leaf(value: Any, kind: type[Any]) -> None:
+    if kind is int:
         if not -INT_LIMIT <= value < INT_LIMIT:
-            raise UnstorableError(field, "integer over 64 bits", "pass it as a string")
+            raise UnstorableError("", "integer over 64 bits", "pass it as a string")
     elif kind is float:
         if not math.isfinite(value):
-            raise UnstorableError(field, f"{value!r} is no JSON number", "pass null or a string")
+            raise UnstorableError("", f"{value!r} is no JSON number", "pass null or a string")
     elif kind is tuple:
-        raise UnstorableError(field, "a tuple would come back as a list", "pass a list")
+        raise UnstorableError("", "a tuple would come back as a list", "pass a list")
     elif kind is not bool and value is not None:
         problem = f"{kind.__name__} is no JSON value"
-        raise UnstorableError(field, problem, "pass text, numbers, booleans, null, lists, objects")
+        raise UnstorableError("", problem, "pass text, numbers, booleans, null, lists, objects")
 
 
 def _path(field: str, key: object) -> str:

@@ -67,7 +67,7 @@ class Append:
     """Events for the end of one stream, with the rows that change in the same commit.
 
     The stream must be at ``expected``; ``event_id`` is the id of the first event, by which a second send after an
-    unknown outcome recognises the first.
+    unknown outcome recognises the first.  An empty id recognises nothing.
     """
 
     stream_id: UUID

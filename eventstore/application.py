@@ -16,6 +16,8 @@ from .recorder import StoreFactory, StoreRecorder
 if TYPE_CHECKING:
     from eventsourcing.persistence import ApplicationRecorder, InfrastructureFactory
 
+    from ..domain.ports import Ids
+
 
 class LogApplication(Application[UUID]):
     """Reads and writes any aggregate of the log; jobs are written by the commands, which also keep their rows."""
@@ -23,8 +25,8 @@ class LogApplication(Application[UUID]):
     name = "joblog"
     is_snapshotting_enabled = True
 
-    def __init__(self, recorder: StoreRecorder) -> None:
-        self._store_recorder = recorder
+    def __init__(self, recorder: StoreRecorder, ids: Ids) -> None:
+        self._store_recorder, self._ids = recorder, ids
         super().__init__()
 
     def construct_env(self, name: str, env: Any = None) -> Environment:
@@ -41,7 +43,7 @@ class LogApplication(Application[UUID]):
 
     def construct_mapper(self) -> Mapper[UUID]:
         """orjson, restoring instants by field name."""
-        return OrjsonMapper(OrjsonTranscoder())
+        return OrjsonMapper(OrjsonTranscoder(), self._ids)
 
     def construct_recorder(self) -> ApplicationRecorder:
         """The log."""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from ..domain.errors import StoreBusyError, StoreUnavailableError, UnknownOutcomeError
 from .clock import pause
-from .store import LockedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
-#: Passing faults; disk full, schema errors and refusals fail on the first try.
-PASSING: Final = (StoreBusyError, StoreUnavailableError, UnknownOutcomeError, LockedError)
+#: Passing faults; disk full, schema errors and refusals fail on the first try.  A row lock is waited for beside.
+PASSING: Final = (StoreBusyError, StoreUnavailableError, UnknownOutcomeError)
 _PREFIX: Final = "JOBLOG_DB_RETRY_"
 
 

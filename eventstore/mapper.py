@@ -16,6 +16,8 @@ from ..domain.snapshot import JobSnapshot
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ..domain.ports import Ids
+
 _CLASSES: Final[dict[str, type[Any]]] = {
     cls.TOPIC: cls for cls in (*events.ALL, *queue.ALL, *log_events.ALL, JobSnapshot)
 }
@@ -44,9 +46,13 @@ class OrjsonMapper(Mapper[UUID]):
     Payloads stay opaque: no tagged dictionaries, so whatever a user stores comes back as it was.
     """
 
+    def __init__(self, transcoder: Transcoder, ids: Ids | None = None) -> None:
+        super().__init__(transcoder)
+        self._ids = ids
+
     def encode(self, event: Any, event_id: str) -> tuple[UUID, int, str, bytes]:
         """Stream, version, topic and bytes of *event* under *event_id*."""
-        fields = dict(vars(event))
+        fields = vars(event).copy()
         stream_id, version = fields.pop("originator_id"), fields.pop("originator_version")
         fields["event_id"] = event_id
         cls = type(event)
@@ -55,8 +61,9 @@ class OrjsonMapper(Mapper[UUID]):
         return stream_id, version, cls.TOPIC, orjson.dumps(fields)
 
     def to_stored_event(self, domain_event: Any) -> StoredEvent:
-        """As the library wants it; an event without an id keeps an empty one."""
-        return StoredEvent(*self.encode(domain_event, vars(domain_event).get("event_id", "")))
+        """As the library wants it; an event that has no id yet gets one, by which a lost answer is found again."""
+        known = vars(domain_event).get("event_id", "")
+        return StoredEvent(*self.encode(domain_event, known or (self._ids.next() if self._ids else "")))
 
     def to_domain_event(self, stored_event: StoredEvent) -> Any:
         """The event again, lifted to today's class version."""
@@ -100,9 +107,12 @@ class OrjsonMapper(Mapper[UUID]):
 
 
 def event_id(state: bytes) -> str:
-    """The id inside stored bytes; empty if there is none."""
-    found = orjson.loads(state)
-    return str(found.get("event_id", "")) if isinstance(found, dict) else ""
+    """The id inside stored bytes; empty if there is none, also in bytes that are not ours."""
+    try:
+        found = orjson.loads(state)
+    except orjson.JSONDecodeError:
+        return ""
+    return str(found.get("event_id") or "") if isinstance(found, dict) else ""
 
 
 def evidence_of(state: bytes) -> Any:

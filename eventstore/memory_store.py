@@ -247,7 +247,7 @@ class MemoryStore:
             positions = self._streams.get(stream, [])
             if len(positions) > append.expected:
                 found = self._log[positions[append.expected] - 1]
-                if event_id(found.state) == append.event_id:
+                if append.event_id and event_id(found.state) == append.event_id:
                     return Stored(found.position)
             self._diagnose_lease(append)
             for unit, index in append.units:

@@ -427,7 +427,7 @@ class SqlStore:
         failpoint("append.diagnosing")
         first = {"stream_id": append.stream_id, "version": append.expected + 1}
         found = self.rows(self.statements.event_at, first)
-        if found and event_id(found[0][2]) == append.event_id:
+        if found and append.event_id and event_id(found[0][2]) == append.event_id:
             return Stored(found[0][0])
         self._diagnose_lease(append)
         for unit, index in append.units:

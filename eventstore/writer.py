@@ -91,17 +91,13 @@ class GroupWriter:
 
     def append_atomic(self, appends: list[Append]) -> list[tuple[int, Append]] | JobLogError:
         """Write all of *appends* in one transaction or none; returns where each begins, or why not."""
-        with self._commit_lock:
-            try:
-                self.store.turn(blocking=True)
-                try:
-                    first = self.busy.run(lambda: self._write(appends))
-                finally:
-                    self.store.end_turn()
-            except (ConflictError, LockedError) as conflict:
-                return self._diagnose_all(appends, conflict)
-            except JobLogError as error:
-                return error
+        requests = [_Request(append) for append in appends]
+        try:
+            first = self._write_together(requests)
+        except (ConflictError, UnknownOutcomeError) as error:
+            return self._settle_together(requests, error)
+        except JobLogError as error:
+            return requests[0].doubts[-1] if requests[0].doubts else error
         self._on_commit(any(append.row.get("ready") for append in appends))
         placed: list[tuple[int, Append]] = []
         for append in appends:
@@ -109,16 +105,38 @@ class GroupWriter:
             first += len(append.events)
         return placed
 
-    def _diagnose_all(
-        self, appends: list[Append], conflict: ConflictError | LockedError
+    def _write_together(self, requests: list[_Request]) -> int:
+        try:
+            with self._commit_lock:
+                self.store.turn(blocking=True)
+                try:
+                    return self.busy.run(lambda: self._doubting(requests))
+                finally:
+                    self.store.end_turn()
+        except LockedError:  # wait for the row in this thread, while others write
+            return self.busy.run(lambda: self._doubting(requests, side=True))
+
+    def _settle_together(
+        self, requests: list[_Request], error: ConflictError | UnknownOutcomeError
     ) -> list[tuple[int, Append]] | JobLogError:
+        """Where appends are that travelled together, or what stands against one of them."""
         placed: list[tuple[int, Append]] = []
-        for append in appends:
-            answer = self.diagnose(append, ConflictError(str(conflict)))
-            if isinstance(answer, JobLogError):
-                return answer
-            placed.append((answer.position, append))
-        return placed
+        refusals: list[JobLogError] = []
+        for request in requests:
+            append, doubts = request.append, request.doubts
+            if isinstance(error, UnknownOutcomeError):
+                answer = self._resolve(append, error)
+            else:
+                answer = self.diagnose(append, error)
+                answer = self._doubted(append, answer, doubts[-1]) if doubts else answer
+            if isinstance(answer, Stored):
+                placed.append((answer.position, append))
+            else:
+                refusals.append(answer)
+        if not refusals:
+            return placed
+        # One against which nothing stands is told to reload: say what stands against another instead.
+        return next((one for one in refusals if not isinstance(one, VersionConflictError)), refusals[-1])
 
     def append_soon(self, appends: Iterable[Append], loop: AbstractEventLoop) -> list[Future[Answer]]:
         """The same for callers on an event loop, which it never blocks."""
@@ -284,6 +302,10 @@ class GroupWriter:
             for request in batch:
                 request.doubts.append(doubt)
             raise
+        except LockedError as error:
+            if side:
+                raise StoreBusyError("a row of this job stayed locked; nothing was written") from error
+            raise
 
     def _try_one(self, request: _Request, *, side: bool = False) -> Answer:
         """Write one append alone and find out why if it does not go."""
@@ -295,10 +317,6 @@ class GroupWriter:
             return self._doubted(append, answer, doubts[-1]) if doubts else answer
         except UnknownOutcomeError as error:
             return self._resolve(append, error)
-        except LockedError:
-            if side:
-                return doubts[-1] if doubts else StoreBusyError("a row of this job stayed locked; nothing was written")
-            raise
         except JobLogError as error:
             return doubts[-1] if doubts else error  # "nothing was written" holds for the last try only
 

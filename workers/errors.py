@@ -46,6 +46,14 @@ class RetryLater(OperationError):  # noqa: N818 - reads as a wish where it is ra
         self.code, self.after, self.at, self.category = code, after, at, category
 
 
+class NeedsOperator(OperationError):  # noqa: N818 - reads as a state where it is raised
+    """Something outside the input is missing (a file, a credential, a table): the job is paused with *code* at once."""
+
+    def __init__(self, code: str, text: str = "") -> None:
+        super().__init__(": ".join(part for part in (code, text) if part))
+        self.code = code
+
+
 class UnknownKindError(RefusedError):
     """No operation of this kind is registered."""
 
@@ -72,13 +80,6 @@ class AtomicUnavailableError(StoreError):
     """``atomic()`` where the user's rows and the log can't share a commit."""
 
     code = "atomic-unavailable"
-
-
-class SourceChangedError(Fatal):
-    """The source is not the one the job began with."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__("source-changed", text)
 
 
 class ListChangedError(StoreError):

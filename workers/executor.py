@@ -28,6 +28,7 @@ from .errors import (
     AtomicUnavailableError,
     Fatal,
     ListChangedError,
+    NeedsOperator,
     RetryLater,
     Stopped,
     UnknownKindError,
@@ -120,6 +121,8 @@ class Execution:
             return await self._settle("failed", self.held.fail, reason=error.code, text=str(error), unit=book.unit)
         if isinstance(error, StoreError | UnknownOutcomeError):
             return await self._storage_fault(error, book.unit)
+        if isinstance(error, NeedsOperator):
+            return await self._settle("parked", self.held.park, reason=error.code, text=str(error))
         if isinstance(error, Fatal):
             return await self._fatal(error, operation, book)
         return await self._faulted(error, book)

@@ -53,7 +53,7 @@ class Operation(Generic[A, R]):
 
     def encode(self, args: A) -> Any:
         """*args* as plain JSON values."""
-        return msgspec.to_builtins(args)
+        return msgspec.json.decode(msgspec.json.encode(args))
 
     def decode(self, args: Any) -> A:
         """Stored JSON as the declared type.

@@ -10,6 +10,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from . import atomic, batch, children, items, marks
@@ -74,6 +75,16 @@ class _BaseRun:
     def total(self, what: str) -> int:
         """The durable counter *what*, over all attempts."""
         return self._book.tallies.get(what, 0)
+
+    def is_own_database(self, url: sa.URL) -> bool:
+        """Whether *url* names the log's own database, by file or by server and name."""
+        engine = getattr(self._book.log.store, "engine", None)
+        if engine is None or engine.url.get_backend_name() != url.get_backend_name():
+            return False
+        mine: sa.URL = engine.url
+        if mine.get_backend_name() == "sqlite":
+            return Path(mine.database or "").resolve() == Path(url.database or "").resolve()
+        return (mine.host, mine.port or 5432, mine.database) == (url.host, url.port or 5432, url.database)
 
     def _wake_at(self, seconds: float) -> tuple[str, datetime]:
         self._sleeps += 1
@@ -242,6 +253,12 @@ class SyncRun(_BaseRun):
 
     def _drive(self, script: Generator[Any, Any, R]) -> R:
         return drive.run(script, self._book.log.writer)
+
+    @contextmanager
+    def transaction(self) -> Iterator[sa.Connection]:
+        """A transaction in the log's database that records nothing: for preparing a table, not for work."""
+        with self._book.log.store.atomic() as made:
+            yield made.connection
 
     def close(self) -> None:
         """Nothing to end."""

@@ -13,7 +13,7 @@ from ...domain.errors import InvalidFieldError
 from .exits import Exit
 from .output import say
 from .session import open_log, user, user_jobs
-from .settings import DEFAULT_DB, current, shared_options
+from .settings import DEFAULT, current, shared_options
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -39,7 +39,7 @@ def demo_command(*, pace: float) -> Exit:
     like and start it again: it goes on behind the last unit, and every row is there exactly once.
     """
     settings = current()
-    if settings.db == DEFAULT_DB:
+    if settings.db_origin == DEFAULT:
         settings.db = _DB
     jobs = user_jobs()
     args: dict[str, Any] = {"source": str(airports()), "target": f"sqlite:///{_TARGET}", "table": "airports"}

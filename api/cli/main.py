@@ -122,7 +122,9 @@ def run(args: Sequence[str]) -> int:
         code = cli.main(args, prog_name="joblog", standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
-        error.show()
+        click.echo(f"error: {error.format_message()}\ncode: usage", err=True)
+        if isinstance(error, click.UsageError) and error.ctx is not None:
+            click.echo(f"{error.ctx.get_usage()}\nsee {error.ctx.command_path} --help", err=True)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return Exit.INTERRUPTED

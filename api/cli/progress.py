@@ -16,6 +16,8 @@ from .text import is_drawn, span
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .measure import Measure
+
 _DRAW_SECONDS: Final = 0.1
 _PLAIN_SECONDS: Final = 5.0
 _WINDOW_SECONDS: Final = 15.0  #: the rate is that of this span
@@ -43,21 +45,21 @@ class Rate:
 class Progress:
     """Talk on stderr; nothing under ``--quiet``."""
 
-    def __init__(self, label: str, noun: str, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._label, self._noun, self._clock = label, noun, clock
+    def __init__(self, label: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._label, self._clock = label, clock
         self._rate = Rate(clock)
         self._drawn = is_drawn(sys.stderr)
         self._quiet = current().quiet
         self._next = 0.0 if self._drawn else clock() + _PLAIN_SECONDS / 5
         self._open = False  #: a drawn line waits for its end
 
-    def update(self, done: int, total: int | None, note: str = "") -> None:
+    def update(self, measure: Measure, note: str = "") -> None:
         """Say it, if it is time again."""
-        rate, now = self._rate.add(done), self._clock()
+        rate, now = self._rate.add(measure.done), self._clock()
         if self._quiet or now < self._next:
             return
         self._next = now + (_DRAW_SECONDS if self._drawn else _PLAIN_SECONDS)
-        text = line(self._label, self._noun, done, total, rate, note, bar=self._drawn)
+        text = line(self._label, measure, rate, note, bar=self._drawn)
         if self._drawn:
             width = shutil.get_terminal_size().columns
             click.echo(f"\r{text[: width - 1]}\x1b[K", nl=False, err=True)
@@ -72,15 +74,17 @@ class Progress:
             self._open = False
 
 
-def line(label: str, noun: str, done: int, total: int | None, rate: float, note: str, *, bar: bool) -> str:
+def line(label: str, measure: Measure, rate: float, note: str, *, bar: bool) -> str:
     """Label, bar, done/total, share, rate and the time that is left."""
+    done, total, noun, is_estimate = measure
     parts = [label]
     if total:
         share = min(done / total, 1.0)
         full = int(share * _BAR)
         if bar:
             parts.append("█" * full + "░" * (_BAR - full))
-        parts.append(f"{done:,}/{total:,} {noun}s {share:4.0%}")
+        about = "~" if is_estimate else ""
+        parts.append(f"{done:,}/{about}{total:,} {noun}s {share:4.0%}")
     else:
         parts.append(f"{done:,} {noun}s")
     if rate:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from .exits import Exit
+from .measure import Measure
 from .output import answer
 from .progress import Progress
 from .session import open_log
@@ -78,10 +79,13 @@ def rebuild_command(*, name: str) -> None:
     from ...projections import rebuild
 
     with open_log() as log:
-        progress = Progress("rebuilding", "event")
+        progress = Progress("rebuilding")
         owner = f"{socket.gethostname()}:{os.getpid()}"
         position = rebuild.rebuild(
-            log.store, log.mapper, owner, report=lambda step: progress.update(step.position, step.head)
+            log.store,
+            log.mapper,
+            owner,
+            report=lambda step: progress.update(Measure(step.position, step.head, "event")),
         )
         progress.end()
         generation = log.store.state().generation
@@ -96,7 +100,7 @@ def rebuild_command(*, name: str) -> None:
 def verify_command(*, name: str, units: bool) -> Exit:
     """Compare every row with the fold of its events; ends with 5 if any differs."""
     with open_log() as log:
-        progress, count = Progress("verifying", "event"), 0
+        progress, count = Progress("verifying"), 0
         told: list[Difference] = []
         for difference in _differences(log, progress, units=units):
             count += 1
@@ -136,7 +140,7 @@ def _differences(log: JobLog, progress: Progress, *, units: bool) -> Iterator[Di
             if units:
                 yield from verify.unit_differences(log.store, log.mapper, logged.stream_id)
         position = page[-1].position
-        progress.update(position, max(head, position))
+        progress.update(Measure(position, max(head, position), "event"))
 
 
 @projections_command.command(name="drop-old")

@@ -9,7 +9,7 @@ import click
 from ...domain.errors import StoreUnavailableError
 from .exits import Exit
 from .output import answer
-from .session import database, file_of, open_log, shown
+from .session import check_place, database, file_of, open_log, shown
 from .settings import shared_options
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ def _reached(act: Callable[[], T], url: sa.URL) -> T:
     """Do *act*; a database that can't be opened is a refusal, not a traceback."""
     import sqlalchemy as sa
 
+    check_place(file_of(url))
     try:
         return act()
     except (OSError, sa.exc.OperationalError) as error:

@@ -10,7 +10,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ...domain.errors import InvalidFieldError, JobNotFoundError, SchemaMissingError, StoreUnavailableError
+from ...domain.errors import (
+    InvalidFieldError,
+    JobNotFoundError,
+    SchemaMissingError,
+    StoreUnavailableError,
+    UnsafeStoreError,
+)
 from .output import say
 from .settings import current
 
@@ -54,6 +60,23 @@ def file_of(url: sa.URL) -> Path | None:
     return Path(url.database)
 
 
+def check_place(file: Path | None) -> None:
+    """Refuse a place that this account may not write to, with the way out; SQLite would only say that it can't open.
+
+    Raises:
+        UnsafeStoreError: the folder or the file is not ours to write.
+    """
+    if file is None:
+        return
+    folder = file.absolute().parent
+    for path, needed in ((folder, os.W_OK | os.X_OK), (file, os.R_OK | os.W_OK)):
+        if path.exists() and not os.access(path, needed, effective_ids=os.access in os.supports_effective_ids):
+            text = (
+                f"{path} can't be written to by {user()}: a log needs its file, and the folder for its -wal and locks"
+            )
+            raise UnsafeStoreError(f"{text}; change the owner, or give another --db")
+
+
 @contextmanager
 def open_log(*, create: bool = False) -> Iterator[JobLog]:
     """The open log.  Only commands that start something make a new one; looking into the wrong folder must not."""
@@ -61,6 +84,7 @@ def open_log(*, create: bool = False) -> Iterator[JobLog]:
     file = file_of(url)
     if file is not None and not create and not file.exists():
         raise SchemaMissingError(f"there is no job log at {file.absolute()}; run `joblog init`, or give another --db")
+    check_place(file)
     is_new = file is not None and not file.exists()
     log = _opened(url, create=create)
     if is_new:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 DEFAULT_DB: Final = "sqlite:///joblog.db"
+DEFAULT: Final = "default"
 
 
 @dataclass
@@ -20,7 +21,7 @@ class Settings:
     """Read once from the command line and the environment.  Each option may stand before or behind the command."""
 
     db: str = DEFAULT_DB
-    db_origin: str = "default"  #: default, JOBLOG_DB, or --db
+    db_origin: str = DEFAULT  #: default, JOBLOG_DB, or --db
     app: str = ""  #: ``module:attribute`` of the user's jobs
     as_json: bool = False
     quiet: bool = False

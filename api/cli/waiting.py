@@ -11,6 +11,7 @@ import click
 
 from ...domain.errors import StoreBusyError, StoreUnavailableError
 from .exits import OF_STATUS, Exit
+from .measure import Measuring
 from .output import emit, say
 from .progress import Progress
 from .settings import current
@@ -137,13 +138,14 @@ class Watch:
     def follow(self, limit: float | None) -> JobRow:
         """The job's row once it ended, paused, our worker was stopped, or *limit* seconds are over."""
         ticket = self._log.waker.subscribe(self._wake.set)
-        progress, until = None, None if limit is None else time.monotonic() + limit
+        measuring, progress = Measuring(self._log), None
+        until = None if limit is None else time.monotonic() + limit
         try:
             while True:
                 self._wake.clear()
                 row = self._row()
-                progress = progress or Progress(clean(row["kind"]), "unit")
-                progress.update(row["done"] + row["skipped"], row["total"], self._note(row))
+                progress = progress or Progress(clean(row["kind"]))
+                progress.update(measuring.of(row), self._note(row))
                 if row["status"] in OF_STATUS or self._is_over(until):
                     return row
                 self._pause(until)

@@ -46,7 +46,7 @@
 #endif
 
 /* An assertion tells its name: pan prints "assertion violated (S6||...)". */
-hidden byte S1, S2, S5, S6, S7, S8, S9, S10, S12, WISH, L7;
+hidden byte S1, S2, S5, S6, S7, S8, S9, S10, S12, ID, WISH, L7;
 #define MUST(name, e) assert(name || (e))
 
 #ifdef MARKS                     /* situations a run must have met: each is printed once       */
@@ -293,7 +293,8 @@ inline mark_copy(i, x) {
 }
 
 inline land() {
-  MUST(S2, !in.dup && !told);                      /* no id twice, none after a refusal        */
+  MUST(ID, !in.dup);                               /* no event id twice                        */
+  MUST(S2, !told);                                 /* nothing after a definite refusal         */
   MUST(S6, row && rowg == in.g);                   /* only the grant that holds the job        */
   EACH_MESSAGE(mark_copy, 0);
   insert(in.cur);
@@ -353,7 +354,11 @@ inline append(i) {               /* transition; the order of the checks matters 
 
 inline renew(g) {                /* transition: one statement for all jobs of a process        */
   if
-  :: RENEWABLE(TOKEN(g)) -> MUST(S6, rowg == g); live = true; MARK(renewed)
+  :: RENEWABLE(TOKEN(g)) ->
+#ifndef TOKREUSE_DEEP            /* MUTANT: goes on, to show what follows                      */
+     MUST(S6, rowg == g);
+#endif
+     live = true; MARK(renewed)
   :: else -> MARK(renewal_refused)
   fi
 }
@@ -397,6 +402,14 @@ inline forget() {                /* lost, handed back, or kill -9               
 inline lose() {                  /* it was told for good: this grant appends no more           */
   if :: row && rowg == me[p].g -> told = true; MARK(told_before_the_takeover) :: else fi;
   forget()
+}
+
+inline stop() {                  /* its renewal found no row                                   */
+#ifdef EXPIRY_NOT_FENCED         /* VARIANT: that says nothing about an append under way       */
+  forget()
+#else
+  lose()
+#endif
 }
 
 inline claim() {                 /* transition                                                 */
@@ -480,7 +493,7 @@ boundary:
   :: d_step { GO_ON && UNDONE(2) && !MUST_ATTEMPT(2) -> me[p].u = 2 }
   :: d_step { NO_WISH && me[p].seen == ALL -> complete() }; goto ask
   :: d_step { release() }; goto ask                /* the wish is honoured; else yield, shutdown */
-  :: d_step { RENEWAL_REFUSED -> lose() }; goto end_idle
+  :: d_step { RENEWAL_REFUSED -> stop() }; goto end_idle
   :: d_step { forget(); MARK(killed_at_the_boundary) }; goto end_idle
   fi;
 
@@ -490,7 +503,7 @@ body:
   :: d_step { complete_unit() }
 #endif
   :: d_step { effect = effect | BIT(me[p].u); complete_unit() }
-  :: d_step { RENEWAL_REFUSED -> lose() }; goto end_idle
+  :: d_step { RENEWAL_REFUSED -> stop() }; goto end_idle
   :: d_step { forget(); MARK(killed_in_the_body) }; goto end_idle
   fi;
 
@@ -515,7 +528,7 @@ ask:                             /* send, send again while the answer is unknown
        fold(); me[p].kind = 0; me[p].u = 0; MARK(wish_met_outside_a_body) }; goto boundary
   :: d_step { !me[p].landed && me[p].cur && !KEYFREE(me[p].kind, me[p].u) ->   /* done before  */
        me[p].seen = me[p].seen | BIT(me[p].u); me[p].kind = 0; me[p].u = 0 }; goto boundary
-  :: d_step { RENEWAL_REFUSED -> lose() }; goto end_idle
+  :: d_step { RENEWAL_REFUSED -> stop() }; goto end_idle
   :: d_step { forget(); MARK(killed_before_the_answer) }; goto end_idle
   fi
 }
@@ -583,7 +596,7 @@ inline resume() { status = QUEUED; MARK(resumed) } /* transition                
 inline look() { opcur = true; opheld = (status == RUNNING) }
 
 inline command() {
-  MUST(S2, !mine);
+  MUST(ID, !mine);
   w = opheld; insert(opcur); mine = true;
   if :: cmd == PAUSE -> pause() :: cmd == CANCEL -> cancel() :: cmd == RESUME -> resume() fi
 }

@@ -29,12 +29,14 @@ from .answers import Reclaimed
 from .held import RELOADS, Held
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ...eventstore.store import JobRow, LeaseRow
     from .log import JobLog
 
 logger = logging.getLogger(__name__)
+
+_Claim = tuple["JobRow", Append, Token]
 
 
 def claim(
@@ -53,36 +55,52 @@ def claim(
     made new from the log, and reported.
     """
     storable.name(worker, "worker")
-    query = ClaimQuery(
-        queues=tuple(dict.fromkeys(queues)),
-        limit=limit,
-        vocabulary=CODE_VOCABULARY,
-        kinds=None if kinds is None else tuple(kinds),
-        after_tenant=log.served_tenant,
-        max_crashes=max_crashes,
-    )
+    if limit < 1:
+        return []
+    query = _query(log, queues, limit, kinds, max_crashes)
     asked_at = log.clock.monotonic()
-    made: list[tuple[JobRow, Append, Token]] = []
+    made: list[_Claim] = []
+    doubtful: list[_Claim] = []
 
     def build(rows: list[JobRow], now: int) -> list[Append]:
-        made.clear()
-        for row in rows:
-            append, token = _claim_append(log, row, worker, now, presence)
-            made.append((row, append, token))
+        made[:] = [(row, *_claim_append(log, row, worker, now, presence)) for row in rows]
         return [append for _, append, _ in made]
 
+    def attempt() -> tuple[list[Append], int]:
+        made.clear()
+        try:
+            return log.store.claim(query, build, log.writer.generation, log.writer.seen)
+        except UnknownOutcomeError:
+            doubtful.extend(made)
+            made.clear()
+            raise
+
     try:
-        written, first = _claim_transaction(log, query, build)
+        written, first = _claim_transaction(log, query, attempt)
     except UnknownOutcomeError:
-        # Claimed or not: if it was, nobody works on these jobs and their leases expire.
-        made = [entry for entry in made if _is_ours(log, entry[1])]
+        logger.warning("a claim of %s got no answer; what it has taken is looked up", worker)
     else:
         if written:
             log.writer.saw(first + len(written) - 1)
             log.waker.notify()
+    # Else nobody would work on them until their leases end, and that would count as a crash.
+    made += [entry for entry in doubtful if _is_ours(log, entry[1])]
     if made:
         log.served_tenant = made[-1][0]["tenant"]
     return [_held(log, row, token, asked_at) for row, _, token in made]
+
+
+def _query(
+    log: JobLog, queues: Sequence[str], limit: int, kinds: Sequence[str] | None, max_crashes: int
+) -> ClaimQuery:
+    return ClaimQuery(
+        queues=tuple(dict.fromkeys(queues)),
+        limit=limit,
+        vocabulary=CODE_VOCABULARY,
+        kinds=None if kinds is None else tuple(dict.fromkeys(kinds)),
+        after_tenant=log.served_tenant,
+        max_crashes=max_crashes,
+    )
 
 
 def _claim_append(log: JobLog, row: JobRow, worker: str, now: int, presence: str) -> tuple[Append, Token]:
@@ -98,10 +116,12 @@ def _claim_append(log: JobLog, row: JobRow, worker: str, now: int, presence: str
     return append, token
 
 
-def _claim_transaction(log: JobLog, query: ClaimQuery, build: Any) -> tuple[list[Append], int]:
+def _claim_transaction(
+    log: JobLog, query: ClaimQuery, attempt: Callable[[], tuple[list[Append], int]]
+) -> tuple[list[Append], int]:
     for last_try in (False, False, False, True):
         try:
-            return log.busy.run(lambda: log.store.claim(query, build, log.writer.generation, log.writer.seen))
+            return log.busy.run(attempt)
         except (GenerationChangedError, EpochChangedError):
             if last_try:
                 raise

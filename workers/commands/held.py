@@ -36,12 +36,13 @@ class Held:
     holder must no longer touch the job.
     """
 
-    __slots__ = ("_job", "_log", "_renewed_at", "attempt", "crashes", "deadline", "job_id", "kind", "token")
+    __slots__ = ("_fenced", "_job", "_log", "_renew_at", "attempt", "crashes", "deadline", "job_id", "kind", "token")
 
     def __init__(
         self, log: JobLog, job_id: UUID, token: Token, *, kind: str, attempt: int, crashes: int, asked_at: float
     ) -> None:
         self._log, self.job_id, self.token = log, job_id, token
+        self._fenced = Fence(token)
         self.kind, self.attempt, self.crashes = kind, attempt, crashes
         self._job: Job | None = None
         self.renewed(asked_at)
@@ -63,7 +64,7 @@ class Held:
 
     def renewed(self, asked_at: float) -> None:
         """The lease stands as of *asked_at* on the monotonic clock."""
-        self._renewed_at = asked_at
+        self._renew_at = asked_at + self._log.leases.lease.total_seconds() / 3
         self.deadline = asked_at + self._log.leases.stop_after.total_seconds()
 
     @property
@@ -252,10 +253,9 @@ class Held:
         """Ends the lease where the command ended it; else renews it when a third of it has gone by."""
         if job.lease is None:
             return Fence(self.token, end=True)
-        lease = self._log.leases.lease
-        if asked_at - self._renewed_at < lease.total_seconds() / 3:
-            return Fence(self.token)
-        return Fence(self.token, renew=int(lease.total_seconds() * 1_000_000))
+        if asked_at < self._renew_at:
+            return self._fenced
+        return Fence(self.token, renew=int(self._log.leases.lease.total_seconds() * 1_000_000))
 
     def _stored(self, append: Append, job: Job, before: int, asked_at: float) -> None:
         if append.fence is not None and append.fence.renew:

@@ -73,7 +73,7 @@ class JobLog:
         self.waker = waker_for(store)
         self.busy = busy or BusyRetry.from_env(self.clock, self.random)
         self.writer = GroupWriter(store, self.busy, on_commit=lambda ready: self.waker.notify(ready=ready))
-        self.application = LogApplication(StoreRecorder(store, self.writer, self.waker))
+        self.application = LogApplication(StoreRecorder(store, self.writer, self.waker), self.ids)
         self.mapper: OrjsonMapper = self.application.mapper  # type: ignore[assignment]
         self.served_tenant = ""  #: where the turn of the tenants stands
         self._offset = timedelta(0)
@@ -190,7 +190,9 @@ class JobLog:
     def job_append(self, job_id: UUID, expected: int, events: Sequence[Any], command_id: str, now: datetime) -> Append:
         """An append to a job, with the changes of its row."""
         append = self.to_append(job_id, expected, events, command_id)
-        append.row = job_table.with_hints(job_table.changes(events), job_table.micros(now))
+        row = append.row = job_table.changes(events)
+        if "status" in row:
+            job_table.with_hints(row, job_table.micros(now))
         return append
 
     # -- work --------------------------------------------------------------------------------------------------------

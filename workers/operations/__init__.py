@@ -1,1 +1,18 @@
-"""The built-in operations: what they read, what they write, and how a resume finds its place again."""
+"""Operations that come with joblog."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..registry import Jobs
+
+
+def builtin() -> Jobs:
+    """A registry of everything that comes with joblog."""
+    from ..registry import Jobs
+    from .import_file import register
+
+    jobs = Jobs()
+    register(jobs)
+    return jobs
