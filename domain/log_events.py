@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from eventsourcing.domain import AggregateEvent
+
+from . import identity
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 
 class LogEvent(AggregateEvent):
@@ -22,6 +27,14 @@ class EpochRaised(LogEvent):
     epoch: int
     actor: str
     reason: str
+
+    @classmethod
+    def made(cls, version: int, at: datetime, *, epoch: int, actor: str, reason: str) -> Self:
+        """The event, at *version* of the log's own stream."""
+        event = object.__new__(cls)
+        vars(event).update(originator_id=identity.LOG_STREAM, originator_version=version, timestamp=at)
+        vars(event).update(epoch=epoch, actor=actor, reason=reason)
+        return event
 
 
 ALL: Final = (EpochRaised,)

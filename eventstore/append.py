@@ -85,13 +85,19 @@ class Append:
 
     @property
     def is_hot(self) -> bool:
-        """Whether this is a plain unit commit: fenced, no lease change, only the columns that units move."""
+        """Whether this is a plain unit commit: fenced, no lease change, only the columns that units move.
+
+        Those that a unit sets to 0 are no part of its hot form, so they must be 0.
+        """
+        row = self.row
         return (
-            self.fence is not None
+            row.keys() == HOT
+            and self.fence is not None
             and not self.fence.end
             and self.grant is None
             and self.receipt is None
-            and self.row.keys() == HOT
+            and not row["crashes"]
+            and not row["unit_attempt"]
         )
 
 

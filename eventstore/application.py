@@ -38,7 +38,7 @@ class LogApplication(Application[UUID]):
         return StoreFactory(env, self._store_recorder)
 
     def construct_transcoder(self) -> Transcoder:
-        """orjson."""
+        """Orjson."""
         return OrjsonTranscoder()
 
     def construct_mapper(self) -> Mapper[UUID]:

@@ -69,7 +69,7 @@ class BusyRetry:
     def step(self, retry: int) -> float:
         """Seconds before the *retry*-th retry (1 = the first)."""
         bare = min(self.max_ms, self.base_ms * 2 ** min(retry - 1, 32))
-        return bare * (0.5 + self.random.random()) / 1000
+        return float(bare) * (0.5 + self.random.random()) / 1000
 
     def run(self, write: Callable[[], T]) -> T:
         """Call *write* until it passes; the same arguments on each try, as it is one closure."""

@@ -21,15 +21,23 @@ _SQLITE_TRIGGERS: Final = (
     "CREATE TRIGGER events_no_delete BEFORE DELETE ON events BEGIN SELECT RAISE(ABORT, 'the log is insert-only'); END",
     "CREATE TRIGGER events_no_update BEFORE UPDATE ON events BEGIN SELECT RAISE(ABORT, 'the log is insert-only'); END",
     # INSERT OR REPLACE deletes first, and the delete trigger fires only with recursive_triggers: refuse it by itself.
-    "CREATE TRIGGER events_no_replace BEFORE INSERT ON events WHEN EXISTS (SELECT 1 FROM events WHERE position = NEW.position) "
-    "OR EXISTS (SELECT 1 FROM events WHERE stream_id = NEW.stream_id AND version = NEW.version) "
-    "BEGIN SELECT RAISE(ABORT, 'the log is insert-only'); END",
+    (
+        "CREATE TRIGGER events_no_replace BEFORE INSERT ON events "
+        "WHEN EXISTS (SELECT 1 FROM events WHERE position = NEW.position) "
+        "OR EXISTS (SELECT 1 FROM events WHERE stream_id = NEW.stream_id AND version = NEW.version) "
+        "BEGIN SELECT RAISE(ABORT, 'the log is insert-only'); END"
+    ),
 )
 
 _POSTGRES_TRIGGERS: Final = (
-    "CREATE OR REPLACE FUNCTION joblog_refuse() RETURNS trigger LANGUAGE plpgsql AS "
-    "$$ BEGIN RAISE EXCEPTION 'the log is insert-only' USING ERRCODE = 'JL009'; END $$",
-    "CREATE TRIGGER events_no_delete BEFORE DELETE OR UPDATE ON events FOR EACH STATEMENT EXECUTE FUNCTION joblog_refuse()",
+    (
+        "CREATE OR REPLACE FUNCTION joblog_refuse() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE EXCEPTION 'the log is insert-only' USING ERRCODE = 'JL009'; END $$"
+    ),
+    (
+        "CREATE TRIGGER events_no_delete BEFORE DELETE OR UPDATE ON events FOR EACH STATEMENT "
+        "EXECUTE FUNCTION joblog_refuse()"
+    ),
     "CREATE TRIGGER events_no_truncate BEFORE TRUNCATE ON events FOR EACH STATEMENT EXECUTE FUNCTION joblog_refuse()",
     # ALWAYS: also under session_replication_role = replica, which switches ordinary triggers off.
     "ALTER TABLE events ENABLE ALWAYS TRIGGER events_no_delete",
@@ -57,8 +65,10 @@ def statements(dialect: str) -> Iterator[str]:
 
 #: Where alembic keeps the revision of a database.
 STAMP: Final = (
-    "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
-    "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))",
+    (
+        "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
+        "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
+    ),
     f"INSERT INTO alembic_version (version_num) VALUES ('{s.SCHEMA_VERSION:04d}')",
 )
 
@@ -73,7 +83,9 @@ def create(connection: sa.Connection) -> None:
     """Every table, trigger and function, and the first row, in the caller's transaction."""
     s.metadata.create_all(connection)
     for statement in statements(connection.dialect.name):
-        connection.exec_driver_sql(statement.replace("%", "%%") if connection.dialect.paramstyle == "pyformat" else statement)
+        connection.exec_driver_sql(
+            statement.replace("%", "%%") if connection.dialect.paramstyle == "pyformat" else statement
+        )
     for statement in STAMP:
         connection.exec_driver_sql(statement)
     first_row(connection)

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 
     from ..domain.ports import Ids
 
-_CLASSES: Final[dict[str, type[Any]]] = {
-    cls.TOPIC: cls for cls in (*events.ALL, *queue.ALL, *log_events.ALL, JobSnapshot)
-}
+_ALL: Final[tuple[type[Any], ...]] = (*events.ALL, *queue.ALL, *log_events.ALL, JobSnapshot)
+_CLASSES: Final[dict[str, type[Any]]] = {cls.TOPIC: cls for cls in _ALL}
 
 
 def known_topics() -> frozenset[str]:

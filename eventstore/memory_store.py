@@ -33,16 +33,27 @@ from .clock import SystemClock
 from .failpoint import failpoint
 from .mapper import event_id, evidence_of
 from .sql_store import check_seen
-from .store import NOT_CONSECUTIVE, ClaimQuery, ConflictError, JobRow, LeaseRow, LoggedEvent, LogState, Outlook, RowChange, Seen, SnapshotRow
+from .store import (
+    NOT_CONSECUTIVE,
+    ClaimQuery,
+    ConflictError,
+    JobRow,
+    LeaseRow,
+    LoggedEvent,
+    LogState,
+    Outlook,
+    RowChange,
+    Seen,
+    SnapshotRow,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
-    from .store import AtomicTransaction
-
     from ..domain.lease import Token
     from ..domain.ports import Clock
+    from .store import AtomicTransaction
 
 #: What a store can do wrong; each is drawn once, in order, by the next write.
 FAULTS: Final = ("refuse", "lose-request", "lose-answer")
@@ -239,7 +250,7 @@ class MemoryStore:
             row = min(blocked, key=lambda row: (row["priority"], row["due_at"], row["id"].bytes))
             row["ready"], row["blocked"] = 1, 0
 
-    def diagnose(self, append: Append, generation: int) -> Stored:
+    def diagnose(self, append: Append) -> Stored:
         """See ``Store``."""
         failpoint("append.diagnosing")
         with self._lock:
@@ -292,7 +303,13 @@ class MemoryStore:
     # -- read --------------------------------------------------------------------------------------------------------
 
     def read(
-        self, stream_id: UUID, *, after: int = 0, upto: int | None = None, newest_first: bool = False, limit: int | None = None
+        self,
+        stream_id: UUID,
+        *,
+        after: int = 0,
+        upto: int | None = None,
+        newest_first: bool = False,
+        limit: int | None = None,
     ) -> list[EventRow]:
         """The events of one stream."""
         with self._lock:
@@ -362,8 +379,14 @@ class MemoryStore:
             return {job: dict(table[job]) for job in job_ids if job in table}
 
     def find_jobs(
-        self, *, status: str | None = None, before: tuple[int, UUID] | None = None, limit: int = 25, tenant: str | None = None,
-        queue: str | None = None, kind: str | None = None
+        self,
+        *,
+        status: str | None = None,
+        before: tuple[int, UUID] | None = None,
+        limit: int = 25,
+        tenant: str | None = None,
+        queue: str | None = None,
+        kind: str | None = None,
     ) -> list[JobRow]:
         """See ``Store``."""
         wanted = {"status": status, "tenant": tenant, "queue": queue, "kind": kind}
@@ -447,7 +470,12 @@ class MemoryStore:
         room |= {f"gate {gate}": self._free("gate", gate, now) for gate in self._gates}
         for row in self._rows():
             fits = row["ready"] and row["queue"] in query.queues and row["due_at"] <= now
-            fits = fits and row["crashes"] <= query.max_crashes and row["vocabulary"] <= query.vocabulary and (query.kinds is None or row["kind"] in query.kinds)
+            fits = (
+                fits
+                and row["crashes"] <= query.max_crashes
+                and row["vocabulary"] <= query.vocabulary
+                and (query.kinds is None or row["kind"] in query.kinds)
+            )
             if fits and room[f"queue {row['queue']}"] != 0 and room.get(f"gate {row['gate']}") != 0:
                 lane = (query.queues.index(row["queue"]), row["kind"], row["gate"], row["priority"])
                 lanes.setdefault(lane, []).append(row)
@@ -517,7 +545,9 @@ class MemoryStore:
     def promote(self, limit: int) -> tuple[int, int | None]:
         """See ``Store``."""
         with self._lock:
-            waiting = [r for r in self._rows() if not r["ready"] and not r["blocked"] and r["status"] in ("queued", "waiting")]
+            waiting = [
+                r for r in self._rows() if not r["ready"] and not r["blocked"] and r["status"] in ("queued", "waiting")
+            ]
             waiting.sort(key=lambda row: row["due_at"])
             now = self.now()
             due = [row for row in waiting if row["due_at"] <= now][:limit]

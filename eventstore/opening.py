@@ -49,7 +49,9 @@ def open_store(
     backend = parsed.get_backend_name()
     if backend == "sqlite":
         if not parsed.database or parsed.database == ":memory:":
-            raise InvalidFieldError("database", "SQLite in memory is no durable log", "give a path, or memory:// for tests")
+            raise InvalidFieldError(
+                "database", "SQLite in memory is no durable log", "give a path, or memory:// for tests"
+            )
         store: SqliteStore | PostgresStore = SqliteStore(parsed.database, clock=clock)
     elif backend in ("postgresql", "postgres"):
         from .postgres_store import PostgresStore  # psycopg is an extra: only who needs it imports it
@@ -90,7 +92,9 @@ def _create_sqlite(store: SqliteStore) -> None:
     try:
         tables = store.sql_rows("SELECT name FROM sqlite_master WHERE type = 'table'")
         if tables and not _has_schema(store):
-            raise UnsafeStoreError(f"{store.path} is a database of something else ({tables[0][0]!r}); choose another path")
+            raise UnsafeStoreError(
+                f"{store.path} is a database of something else ({tables[0][0]!r}); choose another path"
+            )
         with store.engine.connect() as connection:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
             if not _has_schema(store):
@@ -114,15 +118,23 @@ def check_schema(store: SqliteStore | PostgresStore) -> None:
         raise SchemaMissingError("this database has no job log; run `joblog migrate`")
     version, least = store.sql_rows("SELECT schema_version, min_code FROM log_state WHERE id = 1")[0]
     if least > SCHEMA_VERSION:
-        raise SchemaTooNewError(f"this database wants joblog with schema {least} or newer, this is {SCHEMA_VERSION}; upgrade")
+        raise SchemaTooNewError(
+            f"this database wants joblog with schema {least} or newer, this is {SCHEMA_VERSION}; upgrade"
+        )
     if version < SCHEMA_VERSION:
-        raise SchemaMissingError(f"this database has schema {version}, this code {SCHEMA_VERSION}; run `joblog migrate`")
+        raise SchemaMissingError(
+            f"this database has schema {version}, this code {SCHEMA_VERSION}; run `joblog migrate`"
+        )
 
 
 def wal_reset_case() -> str:
     """Whether this SQLite has the WAL-reset bug, and what we do about it; for ``doctor``."""
     version = sqlite3.sqlite_version_info
-    fixed = version >= WAL_RESET_FIXED or version[:2] == (3, 50) and version >= (3, 50, 7)
+    fixed = version >= WAL_RESET_FIXED or (version[:2] == (3, 50) and version >= (3, 50, 7))
     fixed = fixed or (version[:2] == (3, 44) and version >= (3, 44, 6))
-    state = "has the fix of the WAL-reset bug" if fixed else "has the WAL-reset bug: checkpoints run only under the writer lock"
+    state = (
+        "has the fix of the WAL-reset bug"
+        if fixed
+        else "has the WAL-reset bug: checkpoints run only under the writer lock"
+    )
     return f"SQLite {sqlite3.sqlite_version} {state}"

@@ -315,8 +315,7 @@ class PostgresStore(SqlStore):
             "UNION ALL SELECT 'gate ' || g.gate, CASE WHEN g.closed_until > %s THEN 0 WHEN g.slots IS NULL THEN NULL ELSE "
             "greatest(g.slots - (SELECT count(*) FROM leases l WHERE l.gate = g.gate), 0) END FROM gates g"
         )
-        for name, free in cursor.execute(sql, (list(query.queues), now)).fetchall():
-            room[name] = free
+        room.update(cursor.execute(sql, (list(query.queues), now)).fetchall())
         shut = [name.removeprefix("gate ") for name, free in room.items() if free == 0 and name.startswith("gate ")]
         kinds = None if query.kinds is None else sorted(query.kinds)
         candidates: list[JobRow] = []
@@ -325,12 +324,12 @@ class PostgresStore(SqlStore):
                 continue
             arguments = (queue, kinds, shut, query.limit, query.vocabulary, query.after_tenant, now, query.max_crashes)
             sql = f"SELECT * FROM joblog_claim_{parity}(%s, %s::text[], %s::text[], %s, %s, %s, %s, %s)"
-            for values in cursor.execute(sql, arguments, prepare=self._prepare).fetchall():
-                candidates.append(dict(zip((*CLAIM_COLUMNS, "round", "turn"), values, strict=True)))
+            found = cursor.execute(sql, arguments, prepare=self._prepare).fetchall()
+            candidates += [dict(zip((*CLAIM_COLUMNS, "round", "turn"), values, strict=True)) for values in found]
         _add_levels(candidates, now)
         chosen, blocked = choose(candidates, query.limit, room, self._holder(cursor, candidates))
         if blocked:
-            sql = f"UPDATE jobs_{parity} SET ready = 0, blocked = 1 WHERE id = ANY(%s)"  # noqa: S608
+            sql = f"UPDATE jobs_{parity} SET ready = 0, blocked = 1 WHERE id = ANY(%s)"
             cursor.execute(sql, ([row["id"] for row in blocked],))
         return chosen
 
@@ -352,7 +351,7 @@ class PostgresStore(SqlStore):
     def replace_row(self, row: JobRow, generation: int) -> None:
         """See ``Store``."""
         with self.writing("claim") as cursor:
-            cursor.execute(f"DELETE FROM jobs_{generation % 2} WHERE id = %s", (row["id"],))  # noqa: S608
+            cursor.execute(f"DELETE FROM jobs_{generation % 2} WHERE id = %s", (row["id"],))
             self.statements.insert_job[generation % 2].run(cursor, row)
 
     def renew(self, held: Sequence[tuple[UUID, Token]], micros: int) -> set[UUID]:
@@ -399,7 +398,7 @@ class PostgresStore(SqlStore):
             return 0, (waiting[0][0] if waiting else None)
         with self.writing("claim") as cursor:
             cursor.execute(
-                f"UPDATE jobs_{parity} SET ready = 1 WHERE id = ANY(ARRAY("  # noqa: S608
+                f"UPDATE jobs_{parity} SET ready = 1 WHERE id = ANY(ARRAY("
                 f"SELECT id {due} AND due_at <= joblog_now() ORDER BY due_at LIMIT %s FOR UPDATE SKIP LOCKED))",
                 (limit,),
             )
@@ -441,7 +440,8 @@ class PostgresStore(SqlStore):
     def read_many(self, stream_ids: Sequence[UUID]) -> dict[UUID, tuple[SnapshotRow | None, list[EventRow]]]:
         """Snapshot and tail of many streams, in one query."""
         sql = (
-            "SELECT i.id, 0 AS kind, s.version, s.topic, s.state FROM unnest(%s::uuid[]) i(id) JOIN snapshots s ON s.stream_id = i.id "
+            "SELECT i.id, 0 AS kind, s.version, s.topic, s.state FROM unnest(%s::uuid[]) i(id) "
+            "JOIN snapshots s ON s.stream_id = i.id "
             "UNION ALL SELECT i.id, 1, e.version, e.topic, e.state FROM unnest(%s::uuid[]) i(id) CROSS JOIN LATERAL ("
             "SELECT coalesce((SELECT version FROM snapshots WHERE stream_id = i.id), 0) AS after) a "
             "JOIN events e ON e.stream_id = i.id AND e.version > a.after ORDER BY 1, 2, 3"

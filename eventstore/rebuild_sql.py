@@ -58,7 +58,9 @@ class Rebuilds:
             generation = self._store.statements.state.run(cursor, {}).fetchone()[2] + 1
             found = self._find.run(cursor, {"b_name": JOBS}).fetchone()
             if found is not None and found[2] != owner and found[3] > now:
-                raise RebuildRunningError(f"{found[2]} is rebuilding at position {found[1]}; wait for it, or until it dies")
+                raise RebuildRunningError(
+                    f"{found[2]} is rebuilding at position {found[1]}; wait for it, or until it dies"
+                )
             position = found[1] if found is not None and found[0] == generation else 0
             if position == 0:
                 self._store.clear_jobs(cursor, generation % 2, self._clear[generation % 2])

@@ -1,5 +1,7 @@
-"""The ``eventsourcing`` library's recorder interfaces over a ``Store``, so that its Application, Repository, EventStore,
-subscriptions and projections run on the log as they are."""
+"""The ``eventsourcing`` library's recorder interfaces over a ``Store``.
+
+So its Application, Repository, EventStore, subscriptions and projections run on the log as they are.
+"""
 
 from __future__ import annotations
 
@@ -149,7 +151,7 @@ class LogSubscription(es.ListenNotifySubscription[StoreRecorder]):
     """The library's pull thread, woken by our own waker instead of a database's LISTEN."""
 
     def __init__(self, recorder: StoreRecorder, gt: int | None = None, topics: Sequence[str] = ()) -> None:
-        self._ticket = recorder.waker.subscribe(lambda: self._has_been_notified.set())
+        self._ticket = recorder.waker.subscribe(lambda: self._has_been_notified.set())  # noqa: PLW0108 - made by super() below
         super().__init__(recorder=recorder, gt=gt, topics=topics)
 
     def stop(self) -> None:

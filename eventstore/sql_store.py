@@ -201,16 +201,20 @@ class SqlStore:
         return int(self.rows(self.statements.head, {})[0][0])
 
     def read(
-        self, stream_id: UUID, *, after: int = 0, upto: int | None = None, newest_first: bool = False, limit: int | None = None
+        self,
+        stream_id: UUID,
+        *,
+        after: int = 0,
+        upto: int | None = None,
+        newest_first: bool = False,
+        limit: int | None = None,
     ) -> list[EventRow]:
         """The events of one stream."""
         compiled = self.statements.read(upto=upto is not None, newest_first=newest_first, limit=limit is not None)
         params = {"stream_id": stream_id, "after": after, "upto": upto, "count": limit}
         return [EventRow(*row) for row in self.rows(compiled, params)]
 
-    def log(
-        self, after: int, limit: int, *, upto: int | None = None, topics: Sequence[str] = ()
-    ) -> list[LoggedEvent]:
+    def log(self, after: int, limit: int, *, upto: int | None = None, topics: Sequence[str] = ()) -> list[LoggedEvent]:
         """The log behind position *after*, in order."""
         compiled = self.statements.log(upto=upto is not None, topics=len(topics))
         params = {"after": after, "upto": upto, "count": limit, **{f"topic_{i}": t for i, t in enumerate(topics)}}
@@ -231,6 +235,10 @@ class SqlStore:
         """The job's row."""
         return self.jobs([job_id]).get(job_id)
 
+    def jobs(self, job_ids: Sequence[UUID]) -> dict[UUID, JobRow]:
+        """The rows of many jobs."""
+        raise NotImplementedError
+
     def live_rows(self, where: str, params: Sequence[Any]) -> list[JobRow]:
         """Job rows of whichever generation is live: all from the old one or all from the new one (S14).
 
@@ -241,7 +249,7 @@ class SqlStore:
         while True:
             generation = self._live
             live = f"(SELECT generation FROM log_state WHERE id = 1) = {mark}"
-            sql = f"SELECT {columns} FROM jobs_{generation % 2} WHERE {live} AND {where}"  # noqa: S608
+            sql = f"SELECT {columns} FROM jobs_{generation % 2} WHERE {live} AND {where}"
             found = self.sql_rows(sql, (generation, *params))
             if found:
                 return [self._row(row) for row in found]
@@ -325,11 +333,9 @@ class SqlStore:
         parity = self._live % 2
         mark = "?" if self.dialect == "sqlite" else "%s"
         waiting = f"FROM jobs_{parity} WHERE ready = 0 AND blocked = 0 AND status IN ('queued', 'waiting')"
-        ready = " OR ".join(
-            f"EXISTS (SELECT 1 FROM jobs_{parity} WHERE ready = 1 AND queue = {mark})" for _ in queues  # noqa: S608
-        )
+        ready = " OR ".join(f"EXISTS (SELECT 1 FROM jobs_{parity} WHERE ready = 1 AND queue = {mark})" for _ in queues)
         sql = (
-            f"SELECT ({ready}), (SELECT due_at {waiting} ORDER BY due_at LIMIT 1), "  # noqa: S608
+            f"SELECT ({ready}), (SELECT due_at {waiting} ORDER BY due_at LIMIT 1), "
             f"(SELECT min(lease_until) FROM leases), (SELECT count(*) FROM leases WHERE presence <> '' AND worker <> {mark}), "
             f"(SELECT generation FROM log_state WHERE id = 1), {self.now_sql}, EXISTS (SELECT 1 FROM outbox)"
         )
@@ -344,7 +350,7 @@ class SqlStore:
         mark = "?" if self.dialect == "sqlite" else "%s"
         places = ", ".join([mark] * len(queues))
         sql = (
-            f"SELECT 1 FROM jobs_{self._live % 2} WHERE status = 'queued' AND crashes >= {mark} AND ready = 1 "  # noqa: S608
+            f"SELECT 1 FROM jobs_{self._live % 2} WHERE status = 'queued' AND crashes >= {mark} AND ready = 1 "
             f"AND queue IN ({places}) LIMIT 1"
         )
         return bool(self.sql_rows(sql, (crashes, *queues)))
@@ -422,7 +428,7 @@ class SqlStore:
 
     # -- diagnosing --------------------------------------------------------------------------------------------------
 
-    def diagnose(self, append: Append, generation: int) -> Stored:
+    def diagnose(self, append: Append) -> Stored:
         """Where a refused append stands; see ``Store.diagnose``."""
         failpoint("append.diagnosing")
         first = {"stream_id": append.stream_id, "version": append.expected + 1}

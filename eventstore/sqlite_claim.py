@@ -53,7 +53,7 @@ class SqliteClaims:
         chosen, blocked = choose(candidates, query.limit, room, scan.held)
         if blocked:
             cursor.executemany(
-                f"UPDATE jobs_{parity} SET ready = 0, blocked = 1 WHERE id = ?",  # noqa: S608
+                f"UPDATE jobs_{parity} SET ready = 0, blocked = 1 WHERE id = ?",
                 [(row["id"],) for row in blocked],
             )
         return chosen
@@ -64,7 +64,7 @@ class _Scan:
         self._cursor, self._now, self._query = cursor, now, query
         self._from = f"FROM jobs_{parity} INDEXED BY jobs_{parity}_claim WHERE ready = 1 AND queue = ?"
         self._heads = (
-            f"SELECT {', '.join(CLAIM_COLUMNS)} {self._from} AND kind = ? AND gate = ? AND priority = ? AND tenant = ? "  # noqa: S608
+            f"SELECT {', '.join(CLAIM_COLUMNS)} {self._from} AND kind = ? AND gate = ? AND priority = ? AND tenant = ? "
             "AND due_at <= ? AND vocabulary <= ? AND crashes <= ? ORDER BY due_at, id LIMIT ?"
         )
 
@@ -80,7 +80,7 @@ class _Scan:
         if row[1] is None:
             return None
         used = self._first("SELECT count(*) FROM leases WHERE queue = ?", queue)[0]
-        return max(row[1] - used, 0)
+        return max(int(row[1]) - int(used), 0)
 
     def free_of_gate(self, gate: str) -> int | None:
         row = self._first("SELECT slots, closed_until FROM gates WHERE gate = ?", gate)
@@ -91,7 +91,7 @@ class _Scan:
         if row[0] is None:
             return None
         used = self._first("SELECT count(*) FROM leases WHERE gate = ?", gate)[0]
-        return max(row[0] - used, 0)
+        return max(int(row[0]) - int(used), 0)
 
     def held(self, exclusive_key: str) -> bool:
         return self._first("SELECT 1 FROM leases WHERE exclusive_key = ?", exclusive_key) is not None

@@ -85,9 +85,7 @@ class Statements:
             )
         )
         self.max_version = self.compile(sa.select(sa.func.coalesce(sa.func.max(ev.c.version), 0)).where(stream))
-        self.lease = self.compile(
-            sa.select(*(s.leases.c[n] for n in LEASE_COLUMNS)).where(s.leases.c.job_id == job)
-        )
+        self.lease = self.compile(sa.select(*(s.leases.c[n] for n in LEASE_COLUMNS)).where(s.leases.c.job_id == job))
         self.unit = self.compile(sa.select(un.c.state).where(un.c.job_id == job, un.c.unit == sa.bindparam("unit")))
         self.units = self.compile(sa.select(un.c.unit, un.c.state).where(un.c.job_id == job))
         self.units_like = self.compile(
@@ -101,7 +99,9 @@ class Statements:
                 s.receipts.c.request_id == sa.bindparam("request_id")
             )
         )
-        self.queues = self.compile(sa.select(s.queues.c.queue, s.queues.c.paused, s.queues.c.slots, s.queues.c.generation))
+        self.queues = self.compile(
+            sa.select(s.queues.c.queue, s.queues.c.paused, s.queues.c.slots, s.queues.c.generation)
+        )
         self.tracked = self.compile(
             sa.select(s.tracking.c.notification_id).where(s.tracking.c.application_name == sa.bindparam("name"))
         )

@@ -151,7 +151,7 @@ class Store(Protocol):
             UnknownOutcomeError: the commit was sent and not answered.
         """
 
-    def diagnose(self, append: Append, generation: int) -> Stored:
+    def diagnose(self, append: Append) -> Stored:
         """Where a refused *append* stands: already stored, or an exception that says why not.
 
         Raises:
@@ -165,7 +165,13 @@ class Store(Protocol):
     # -- read
 
     def read(
-        self, stream_id: UUID, *, after: int = 0, upto: int | None = None, newest_first: bool = False, limit: int | None = None
+        self,
+        stream_id: UUID,
+        *,
+        after: int = 0,
+        upto: int | None = None,
+        newest_first: bool = False,
+        limit: int | None = None,
     ) -> list[EventRow]:
         """The events of one stream."""
 
@@ -201,8 +207,14 @@ class Store(Protocol):
         """The rows of many jobs."""
 
     def find_jobs(
-        self, *, status: str | None = None, before: tuple[int, UUID] | None = None, limit: int = 25, tenant: str | None = None,
-        queue: str | None = None, kind: str | None = None
+        self,
+        *,
+        status: str | None = None,
+        before: tuple[int, UUID] | None = None,
+        limit: int = 25,
+        tenant: str | None = None,
+        queue: str | None = None,
+        kind: str | None = None,
     ) -> list[JobRow]:
         """A page of jobs, newest first, behind the key (created_at, id) *before*."""
 
@@ -228,7 +240,9 @@ class Store(Protocol):
 
     # -- claim and lease
 
-    def claim(self, query: ClaimQuery, build: Callable[[list[JobRow], int], list[Append]], generation: int, seen: Seen) -> tuple[list[Append], int]:
+    def claim(
+        self, query: ClaimQuery, build: Callable[[list[JobRow], int], list[Append]], generation: int, seen: Seen
+    ) -> tuple[list[Append], int]:
         """Pick due jobs, let *build* make their appends (given rows and store time), write them: one transaction.
 
         Returns what was written and the position of its first event.  Raises as ``append``.

@@ -8,7 +8,6 @@ rate-limited NOTIFY that goes out after the commit on a connection of its own.
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
@@ -102,7 +101,7 @@ class FileWaker(_WatchingWaker):
 
     def _look(self) -> tuple[int, int]:
         try:
-            stat = os.stat(self._path)
+            stat = self._path.stat()
         except FileNotFoundError:
             return (0, 0)
         return (stat.st_size, stat.st_mtime_ns)

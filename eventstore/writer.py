@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from ..domain.errors import (
@@ -36,6 +37,7 @@ logger = logging.getLogger(__name__)
 
 Answer = Stored | JobLogError
 MAX_BATCH: Final = 512  #: appends in one transaction
+_CLOSED: Final = "this log was closed; open it again"
 
 
 class _Request:
@@ -48,10 +50,34 @@ class _Request:
         self.answer: Answer | None = None
         self.doubts: list[UnknownOutcomeError] = []  #: tries that may have been written, also with its batch
         self.loop = loop
-        self.future: Future[Answer] | None = loop.create_future() if loop else None
-        self.ready = threading.Lock() if loop is None else None
-        if self.ready is not None:
+        self.future: Future[Answer] | None = None if loop is None else loop.create_future()
+        self.ready: threading.Lock | None = None
+
+    def expect(self) -> None:
+        """Another thread will answer: make what this one waits for."""
+        if self.loop is None and self.ready is None:
+            self.ready = threading.Lock()
             self.ready.acquire()
+
+
+class _Bell:
+    """Wakes one thread that looks for itself what there is to do; rung again before it looks, it wakes once."""
+
+    __slots__ = ("_silent",)
+
+    def __init__(self) -> None:
+        self._silent = threading.Lock()
+        self._silent.acquire()
+
+    def ring(self) -> None:
+        """Wake the thread now, or when it next listens."""
+        if self._silent.locked():
+            with suppress(RuntimeError):  # somebody else rang in between
+                self._silent.release()
+
+    def listen(self) -> None:
+        """Wait until it rings."""
+        self._silent.acquire()
 
 
 class GroupWriter:
@@ -62,7 +88,8 @@ class GroupWriter:
         self._on_commit = on_commit
         self._waiting: deque[_Request] = deque()
         self._side: deque[_Request | Callable[[], None]] = deque()
-        self._work, self._side_work = threading.Semaphore(0), threading.Semaphore(0)
+        self._arriving: dict[AbstractEventLoop, list[_Request]] = {}  #: of this tick, by loop
+        self._work, self._side_work = _Bell(), _Bell()
         self._commit_lock, self._start_lock = threading.Lock(), threading.Lock()
         self._closing = False
         self._threads: list[threading.Thread] = []
@@ -140,16 +167,33 @@ class GroupWriter:
 
     def append_soon(self, appends: Iterable[Append], loop: AbstractEventLoop) -> list[Future[Answer]]:
         """The same for callers on an event loop, which it never blocks."""
+        if self._closing:
+            raise StoreClosedError(_CLOSED)
         requests = [_Request(append, loop) for append in appends]
-        self._enqueue(requests)
+        arriving = self._arriving.get(loop)
+        if arriving is None:  # what all tasks of this tick bring travels together
+            arriving = self._arriving[loop] = []
+            loop.call_soon(self._arrived, loop)
+        arriving += requests
         return [request.future for request in requests]  # type: ignore[misc]
+
+    def _arrived(self, loop: AbstractEventLoop) -> None:
+        requests = self._arriving.pop(loop)
+        try:
+            self._enqueue(requests)
+        except StoreClosedError as error:
+            for request in requests:
+                request.answer = error
+            _set_results(requests)
 
     def _enqueue(self, requests: list[_Request]) -> None:
         if self._closing:
-            raise StoreClosedError("this log was closed; open it again")
+            raise StoreClosedError(_CLOSED)
         self._start()
+        for request in requests:
+            request.expect()
         self._waiting.extend(requests)
-        self._work.release()
+        self._work.ring()
 
     def _wait(self, request: _Request, timeout: float | None) -> None:
         assert request.ready is not None  # noqa: S101 - only waited for by threads
@@ -187,7 +231,7 @@ class GroupWriter:
             return
         self._start()
         self._side.append(task)
-        self._side_work.release()
+        self._side_work.ring()
 
     # -- threads -----------------------------------------------------------------------------------------------------
 
@@ -205,18 +249,17 @@ class GroupWriter:
         """Write what is waiting, then stop."""
         self._closing = True
         for work, thread in zip((self._work, self._side_work), list(self._threads), strict=False):
-            work.release()
+            work.ring()
             thread.join()
 
     def _run(self) -> None:
         while True:
-            self._work.acquire()
-            if not self._waiting:
-                if self._closing:
-                    break
-                continue
-            with self._commit_lock:
-                self._run_batch()
+            self._work.listen()
+            while self._waiting:
+                with self._commit_lock:
+                    self._run_batch()
+            if self._closing:
+                break
         self.store.release_thread()
 
     def _run_batch(self) -> None:
@@ -227,8 +270,6 @@ class GroupWriter:
             try:
                 while self._waiting and len(batch) < MAX_BATCH:
                     batch.append(self._waiting.popleft())
-                if self._waiting:
-                    self._work.release()
                 if batch:
                     self._commit(batch)
             finally:
@@ -244,17 +285,16 @@ class GroupWriter:
 
     def _run_side(self) -> None:
         while True:
-            self._side_work.acquire()
-            if not self._side:
-                if self._closing:
-                    break
-                continue
-            request = self._side.popleft()
-            if isinstance(request, _Request):
-                self._answer([request], self._try_one(request, side=True))
-                self._deliver([request])
-            else:
-                self._run_task(request)
+            self._side_work.listen()
+            while self._side:
+                request = self._side.popleft()
+                if isinstance(request, _Request):
+                    self._answer([request], self._try_one(request, side=True))
+                    self._deliver([request])
+                else:
+                    self._run_task(request)
+            if self._closing:
+                break
         self.store.release_thread()
 
     @staticmethod
@@ -290,9 +330,10 @@ class GroupWriter:
             request.answer = self._try_one(request)
         except LockedError:
             self.side_lane += 1
+            request.expect()
             self._side.append(request)
             self._start()
-            self._side_work.release()
+            self._side_work.ring()
 
     def _doubting(self, batch: list[_Request], *, side: bool = False) -> int:
         """Write *batch*; a try whose answer is lost stays in mind: no later refusal is definite by itself."""
@@ -323,7 +364,7 @@ class GroupWriter:
     def diagnose(self, append: Append, conflict: ConflictError) -> Answer:
         """Why a refused append does not go, or where it is."""
         try:
-            return self.busy.run(lambda: self.store.diagnose(append, self.generation))
+            return self.busy.run(lambda: self.store.diagnose(append))
         except ConflictError:
             logger.debug("a conflict that is gone: %s", conflict)
             return VersionConflictError(append.stream_id, append.expected)  # reload and decide again
@@ -348,7 +389,7 @@ class GroupWriter:
     def _resolve(self, append: Append, error: UnknownOutcomeError) -> Answer:
         """After an unknown outcome: in the log, or still unknown; never guessed."""
         try:
-            return self.store.diagnose(append, self.generation)
+            return self.store.diagnose(append)
         except (ConflictError, JobLogError):
             return error
 

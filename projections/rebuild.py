@@ -68,7 +68,9 @@ def rebuild(
     while True:
         batch = store.log(position, BATCH)
         if batch:
-            store.rebuild_write(generation, fold_changes(batch, mapper, store.now()), batch[-1].position, owner, ALIVE_MICROS)
+            store.rebuild_write(
+                generation, fold_changes(batch, mapper, store.now()), batch[-1].position, owner, ALIVE_MICROS
+            )
             position = batch[-1].position
         head = store.head()
         report(Progress(position, head))

@@ -43,8 +43,7 @@ def atomic(book: Book, batch: BaseBatch[Any]) -> Iterator[sa.Connection]:
     try:
         with log.store.atomic() as transaction, _guarded(transaction.connection):
             yield transaction.connection
-            if log.store.dialect == "sqlite" and log.clock.monotonic() - began > SQLITE_BUDGET:
-                raise AtomicTooLongError(f"the unit held the write lock for more than {SQLITE_BUDGET} s; make it smaller")
+            _check_budget(log, began)
             units, mark = batch.settle()
             marks = {**book.marks, mark[0]: mark[1]}
             checkpoint = {"cursor": marks, "tallies": dict(book.tallies)}
@@ -55,6 +54,11 @@ def atomic(book: Book, batch: BaseBatch[Any]) -> Iterator[sa.Connection]:
     book.marks, book.unit, batch.committed = marks, "", True
     log.snapshot_later(held.job, before)
     log.waker.notify()
+
+
+def _check_budget(log: JobLog, began: float) -> None:
+    if log.store.dialect == "sqlite" and log.clock.monotonic() - began > SQLITE_BUDGET:
+        raise AtomicTooLongError(f"the unit held the write lock for more than {SQLITE_BUDGET} s; make it smaller")
 
 
 @contextmanager

@@ -19,8 +19,8 @@ REJECTS_KEPT = 50  #: rejected rows named in a batch's evidence; the others are 
 class BaseBatch(Sequence[T], Generic[T]):
     """Some rows of a source: one unit."""
 
-    def __init__(self, book: Book, name: str, index: int, rows: Sequence[T], cursor: Any) -> None:
-        self._book, self.name, self.index, self._rows, self._cursor = book, name, index, rows, cursor
+    def __init__(self, book: Book, name: str, number: int, rows: Sequence[T], cursor: Any) -> None:
+        self._book, self.name, self.number, self._rows, self._cursor = book, name, number, rows, cursor
         self._tallied: dict[str, int] = {}
         self._rejected: list[list[Any]] = []
         self._rejected_count = 0
@@ -29,7 +29,7 @@ class BaseBatch(Sequence[T], Generic[T]):
     @property
     def unit(self) -> str:
         """The unit's key."""
-        return f"{self.name}:{self.index}"
+        return f"{self.name}:{self.number}"
 
     def __len__(self) -> int:
         """How many rows."""
@@ -73,7 +73,7 @@ class BaseBatch(Sequence[T], Generic[T]):
         """Record a batch that is in its target already, by what it left there."""
         for what, count in left["tallies"].items():
             self._book.tallies[what] = self._book.tallies.get(what, 0) + count
-        mark = (f"b:{self.name}", [self.index + 1, left["cursor"]])
+        mark = (f"b:{self.name}", [self.number + 1, left["cursor"]])
         yield from self._book.done([(self.unit, left["evidence"])], mark)
         self.committed = True
 
@@ -87,7 +87,7 @@ class BaseBatch(Sequence[T], Generic[T]):
     @property
     def mark(self) -> tuple[str, Any]:
         """Where the source goes on behind this batch, as the checkpoint keeps it."""
-        return f"b:{self.name}", [self.index + 1, self._cursor]
+        return f"b:{self.name}", [self.number + 1, self._cursor]
 
     def committing(self) -> Generator[Any, Any, None]:
         """Record the batch, unless ``atomic`` did."""

@@ -28,7 +28,6 @@ STEPS_LIMIT: Final = 10_000
 _MISSING: Final = object()
 
 
-
 class Control:
     """What the worker wants of a running job; read at each boundary."""
 
@@ -157,5 +156,3 @@ class Book:
 def missing(value: Any) -> bool:
     """Whether ``Book.known`` found nothing."""
     return value is _MISSING
-
-

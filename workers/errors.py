@@ -91,7 +91,7 @@ class ListChangedError(StoreError):
         super().__init__(f"job {job_id}: the stored list {name!r} does not match its digest in the log")
 
 
-class Stopped(BaseException):  # noqa: N818 - no error: the way out of a job's function at a boundary
+class Stopped(BaseException):
     """Unwinds the job's function at a durable verb; not an ``Exception``, so that no handler of the user swallows it.
 
     *cause*: shutdown, yield, wait, wish, lease-lost.

@@ -70,7 +70,7 @@ class Execution:
             book = Book(self.log, self.held, self.control)
             try:
                 result = await self._call(operation, book, args)
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - sorted out below; what is not ours is raised again
                 outcome = await self._ended_by(error, operation, book)
                 if outcome is None:
                     continue  # a bad unit was passed over: on behind it
@@ -164,9 +164,7 @@ class Execution:
             origin = "backoff" if at is None else "date" if later.at else "delta"
         logger.warning("job %s, unit %r: %s", self.held.job_id, book.unit, text, exc_info=later is None)
         unit = book.unit or "body"
-        retry = partial(
-            self.held.schedule_retry, unit, category=category, text=text, origin=origin, next_attempt_at=at
-        )
+        retry = partial(self.held.schedule_retry, unit, category=category, text=text, origin=origin, next_attempt_at=at)
         try:
             return await self._settle("retry", retry, raising=ExhaustedError)
         except ExhaustedError:

@@ -24,7 +24,11 @@ _KEY_SHOWN: Final = 100
 
 def unit_key(name: str, key: str, phase: str) -> str:
     """The unit of one item's phase; a long item key is shortened to a digest."""
-    shown = key if len(key) <= _KEY_SHOWN and key.isprintable() else hashlib.sha256(storable.escape(key).encode()).hexdigest()
+    shown = (
+        key
+        if len(key) <= _KEY_SHOWN and key.isprintable()
+        else hashlib.sha256(storable.escape(key).encode()).hexdigest()
+    )
     return f"{name}:{shown}:{phase}"
 
 
@@ -43,7 +47,9 @@ def frozen(
     if known is None:
         made = [[key(value), storable.payload(value, f"items of {name}")] for value in source]
         if len({one for one, _ in made}) != len(made):
-            raise InvalidFieldError(f"items of {name}", "two items have the same key", "give a key that tells them apart")
+            raise InvalidFieldError(
+                f"items of {name}", "two items have the same key", "give a key that tells them apart"
+            )
         chunks = [orjson.dumps(made[start : start + CHUNK]) for start in range(0, len(made), CHUNK)]
         yield lambda: log.store.put_list(held.job_id, name, chunks)
         yield from held.freezing_list(name, count=len(made), digest=_digest(chunks))

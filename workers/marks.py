@@ -63,7 +63,7 @@ class Marks:
             self._take(connection)
             yield connection
             kept = {"evidence": batch.evidence(), "cursor": batch.cursor, "tallies": batch.tallied}
-            values = {"done": batch.index + 1, "newest": orjson.dumps(kept).decode()}
+            values = {"done": batch.number + 1, "newest": orjson.dumps(kept).decode()}
             connection.execute(sa.update(MARKS).where(self._where).values(**values))
 
     def _take(self, connection: sa.Connection) -> None:

@@ -18,7 +18,9 @@ import orjson
 if TYPE_CHECKING:
     from uuid import UUID
 
-_NETWORK: Final = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "ceph", "glusterfs", "lustre", "afs", "fuse"})
+_NETWORK: Final = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "ceph", "glusterfs", "lustre", "afs", "fuse"}
+)
 
 
 def folder_for(store_id: UUID) -> Path:

@@ -116,10 +116,6 @@ class Jobs:
     def __init__(self) -> None:
         self._operations: dict[str, Operation[Any, Any]] = {}
 
-    @overload
-    def job(self, kind: str, **options: Any) -> _Decorator: ...
-    @overload
-    def job(self, kind: str) -> _Decorator: ...
     def job(self, kind: str, **options: Any) -> _Decorator:
         """Register the decorated function ``(run, args) -> result`` as *kind*.
 
@@ -137,7 +133,7 @@ class Jobs:
         """All operations of this registry and *others*; a kind that two of them have is refused."""
         made = Jobs()
         for one in (self, *others):
-            for kind, operation in one._operations.items():
+            for kind, operation in one._operations.items():  # noqa: SLF001 - of its own kind
                 if kind in made._operations:
                     raise InvalidFieldError("kind", f"{kind!r} is registered twice", "choose another name")
                 made.add(operation)
@@ -176,7 +172,9 @@ class _Decorator:
     def __call__(self, function: Any) -> Any:
         parameters = list(inspect.signature(function).parameters)
         if len(parameters) != 2:  # noqa: PLR2004 - the run and its arguments
-            raise InvalidFieldError("function", f"{function.__name__} takes {len(parameters)} arguments", "take (run, args)")
+            raise InvalidFieldError(
+                "function", f"{function.__name__} takes {len(parameters)} arguments", "take (run, args)"
+            )
         args_type = get_type_hints(function, localns=_names()).get(parameters[1], Any)
         operation: Operation[Any, Any] = Operation(self._kind, function, args_type, **self._options)
         self._jobs.add(operation)

@@ -212,7 +212,7 @@ class Run(_BaseRun):
             one: Batch[T] = Batch(book, name, index, *following, run=self, into=made)
             index += 1
             book.check()
-            if made is not None and (left := await loop.run_in_executor(self._readers, made.unrecorded, one.index)):
+            if made is not None and (left := await loop.run_in_executor(self._readers, made.unrecorded, one.number)):
                 await self._drive(one.recording(left))
                 continue
             await self._drive(book.begun(one.unit, one.mark))
@@ -279,7 +279,7 @@ class SyncRun(_BaseRun):
             one: SyncBatch[T] = SyncBatch(book, name, index, *following, into=made)
             index += 1
             book.check()
-            if made is not None and (left := made.unrecorded(one.index)):
+            if made is not None and (left := made.unrecorded(one.number)):
                 self._drive(one.recording(left))
                 continue
             self._drive(book.begun(one.unit, one.mark))

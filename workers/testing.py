@@ -137,7 +137,7 @@ class Lab:
         self.store.reopen()
         log = JobLog(self.store, clock=self.clock, random=SeededRandom(), ids=self._ids())
         log.writer = _InlineWriter(self.store, log.busy)
-        log.busy.wait = lambda seconds: self.clock.advance(seconds)
+        log.busy.wait = self.clock.advance
         return log
 
     def _ids(self) -> CountedIds:
@@ -181,7 +181,11 @@ class Lab:
 
     def enqueued(self, operation: Operation[Any, Any]) -> list[Any]:
         """The arguments of this kind's jobs that have not ended."""
-        rows = [row for status in ("queued", "waiting", "running") for row in self.store.find_jobs(status=status, limit=10_000)]
+        rows = [
+            row
+            for status in ("queued", "waiting", "running")
+            for row in self.store.find_jobs(status=status, limit=10_000)
+        ]
         return [operation.decode(self.log.job(row["id"]).args) for row in rows if row["kind"] == operation.kind]
 
     def steal_lease(self, held: Held) -> None:
@@ -262,7 +266,7 @@ class Lab:
         job_id = operation.submit(self.log, args, key="lab").job_id
         self._crashing(operation, job_id, actions)
         job = self.finish(operation, job_id)
-        units = {unit: job_unit for unit, job_unit in sorted(self._evidence(job_id).items())}
+        units = dict(sorted(self._evidence(job_id).items()))
         return job.status, job.result, job.tallies, units, observe()
 
     def _evidence(self, job_id: UUID) -> dict[str, Any]:

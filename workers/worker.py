@@ -184,7 +184,13 @@ class Worker:
         text = self._presence.text if self._presence is not None else ""
         limit, crashes = (1, 2**31 - 1) if idle and self._has_suspects() else (ramp, CRASH_LIMIT - 2)
         held = claiming.claim(
-            self.log, self.name, queues=self.settings.queues, limit=limit, kinds=kinds, presence=text, max_crashes=crashes
+            self.log,
+            self.name,
+            queues=self.settings.queues,
+            limit=limit,
+            kinds=kinds,
+            presence=text,
+            max_crashes=crashes,
         )
         claiming.replay(self.log, held)
         self._alone = any(one.crashes >= CRASH_LIMIT - 1 for one in held)

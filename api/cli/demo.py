@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from ...domain.spec import JobSpec
     from ...workers.commands.log import JobLog
+    from ...workers.registry import Jobs
 
 _DB: Final = "sqlite:///joblog-demo.db"
 _TARGET: Final = "airports.db"
@@ -50,7 +51,7 @@ def demo_command(*, pace: float) -> Exit:
         say(f"kill it with  kill -9 {os.getpid()}  and start it again: it goes on behind the last unit")
         from .waiting import see_through
 
-        end = see_through(log, job_id, jobs)
+        end = see_through(log, job_id, jobs, always_work=True)
         _tell_history(log, job_id)
     if end is Exit.DONE:
         _tell_rows()
@@ -65,7 +66,7 @@ def airports() -> Path:
     return Path(spec.origin).with_name("airports.csv")
 
 
-def _unfinished_or_new(log: JobLog, jobs: Any, args: dict[str, Any]) -> tuple[UUID, bool]:
+def _unfinished_or_new(log: JobLog, jobs: Jobs, args: dict[str, Any]) -> tuple[UUID, bool]:
     """The demo that did not end, or the next one, under the keys demo-1, demo-2 and so on."""
     from ...domain.status import ENDED
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from .settings import current
-from .text import is_drawn, span
+from .text import counted, is_drawn, span
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,7 +86,7 @@ def line(label: str, measure: Measure, rate: float, note: str, *, bar: bool) -> 
         about = "~" if is_estimate else ""
         parts.append(f"{done:,}/{about}{total:,} {noun}s {share:4.0%}")
     else:
-        parts.append(f"{done:,} {noun}s")
+        parts.append(counted(done, noun))
     if rate:
         parts.append(f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.1f}/s")  # noqa: PLR2004 - digits that matter
     if rate and total and done < total:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from ...domain.job import Actor
     from ...workers.commands.log import JobLog
+    from ...workers.registry import Jobs
 
 
 def database() -> sa.URL:
@@ -123,14 +124,14 @@ def actor(*, request_id: str = "", reason: str = "") -> Actor:
     return Actor(user(), request_id=request_id, text=reason)
 
 
-def user_jobs() -> Any:
+def user_jobs() -> Jobs:
     """The jobs that this process can run: the built-in ones and those of ``--app``.
 
     Raises:
         InvalidFieldError: ``--app`` names no registry.
     """
+    from ...workers import registry
     from ...workers.operations import builtin
-    from ...workers.registry import Jobs
 
     app = current().app
     if not app:
@@ -139,7 +140,7 @@ def user_jobs() -> Any:
     if not module_name or not attribute:
         raise InvalidFieldError("app", f"{app!r} is no module:attribute", "give for example --app myjobs:jobs")
     found = getattr(_imported(module_name), attribute, None)
-    if not isinstance(found, Jobs):
+    if not isinstance(found, registry.Jobs):
         raise InvalidFieldError("app", f"{app!r} is no joblog.Jobs", "name the module and its registry of jobs")
     return builtin().merged(found)
 

@@ -49,7 +49,7 @@ def _show_outbox(row: JobRow) -> None:
     if current().as_json:
         click.echo(encoded({"job": of_row(row), "history": []}))
         return
-    click.echo(f"job {row['id']}  {status_text('queued')}".rstrip())
+    click.echo(f"job {row['id']}  {status_text('queued', width=0)}")
     click.echo(f"  {clean(row['kind'])}: in the outbox; no worker has moved it into the log yet")
 
 
@@ -71,7 +71,7 @@ def _lines(log: JobLog, job_id: UUID, row: JobRow, *, every: bool) -> Iterator[s
     from . import history
 
     job, now = _replayed(log, job_id), log.now()
-    yield f"job {job_id}  {status_text(row['status'], warnings=row['outcome'] == 'with-warnings')}".rstrip()
+    yield f"job {job_id}  {status_text(row['status'], warnings=row['outcome'] == 'with-warnings', width=0)}"
     for name, value in _facts(log, row, job):
         yield f"  {name:<10} {value}"
     yield ""

@@ -103,10 +103,10 @@ def painted(text: str, colour: str) -> str:
     return click.style(text, fg=colour)
 
 
-def status_text(status: str, *, warnings: bool = False) -> str:
+def status_text(status: str, *, warnings: bool = False, width: int = 9) -> str:
     """A status with its glyph, padded to the widest."""
     glyph, colour = STATUS.get(status, ("?", "white"))
-    return painted(f"{glyph}{'!' if warnings else ' '}{status:<9}", colour)
+    return painted(f"{glyph}{'!' if warnings else ' '}{status:<{width}}", colour)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

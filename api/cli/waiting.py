@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from ...domain.errors import StoreBusyError, StoreUnavailableError
 from .exits import OF_STATUS, Exit
+from .logs import start_logging
 from .measure import Measuring
 from .output import emit, say
 from .progress import Progress
 from .settings import current
 from .signals import Stopping
-from .text import clean, span, status_text
+from .text import clean, counted, span, status_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from ...eventstore.store import JobRow
     from ...workers.commands.log import JobLog
+    from ...workers.registry import Jobs
     from ...workers.worker import Worker
 
 _LOOK_SECONDS: Final = 0.1  #: between two looks at the job, at least
@@ -31,10 +34,21 @@ _IDLE_SECONDS: Final = 1.0  #: and at most
 
 
 def see_through(
-    log: JobLog, job_id: UUID, jobs: Any, *, limit: float | None = None, document: dict[str, Any] | None = None
+    log: JobLog,
+    job_id: UUID,
+    jobs: Jobs,
+    *,
+    limit: float | None = None,
+    document: dict[str, Any] | None = None,
+    always_work: bool = False,
 ) -> Exit:
-    """Follow a job to its end, say how it ended, and answer the exit code for that."""
-    with _worker_if_needed(log, job_id, jobs) as local:
+    """Follow a job to its end, say how it ended, and answer the exit code for that.
+
+    *always_work*: with a worker in this process, whoever else is there.
+    """
+    start_logging(logging.WARNING)
+    needed = always_work or (log.store.dialect == "sqlite" and not _somebody_works(log, job_id))
+    with _worker_here(log, job_id, jobs) if needed else nullcontext() as local:
         row = Watch(log, job_id, local).follow(limit)
     end = OF_STATUS.get(row["status"], Exit.JOB_PARKED)
     if local is not None and local.stopping is not None and local.stopping.received is not None:
@@ -53,8 +67,8 @@ def _verdict(row: JobRow) -> str:
     ended, began = row["finished_at"] or row["updated_at"], row["started_at"]
     took = f" in {span((ended - began) / 1_000_000)}" if row["finished_at"] and began else ""
     said = ": ".join(part for part in (row["reason"], row["reason_text"]) if part)
-    status = status_text(row["status"], warnings=row["outcome"] == "with-warnings").strip()
-    return f"job {row['id']} {status}{took}: {row['done']:,} units done{clean(f' ({said})' if said else '')}"
+    status = status_text(row["status"], warnings=row["outcome"] == "with-warnings", width=0)
+    return f"job {row['id']} {status}{took}: {counted(row['done'], 'unit')} done{clean(f' ({said})' if said else '')}"
 
 
 # -- a worker of our own ---------------------------------------------------------------------------------------------
@@ -77,15 +91,12 @@ class LocalWorker:
 
 
 @contextmanager
-def _worker_if_needed(log: JobLog, job_id: UUID, jobs: Any) -> Iterator[LocalWorker | None]:
-    if log.store.dialect != "sqlite" or _somebody_works(log, job_id):
-        yield None
-        return
+def _worker_here(log: JobLog, job_id: UUID, jobs: Jobs) -> Iterator[LocalWorker]:
     from ...workers.worker import Worker, WorkerSettings
 
     row = log.row(job_id)
     local = LocalWorker(Worker(log, jobs, WorkerSettings(queues=(row["queue"],))))
-    say(f"no worker is running here: this process works until the job ends (worker {clean(local.worker.name)})")
+    say(f"this process works until the job ends, as worker {clean(local.worker.name)}")
     with Stopping(local.worker) as local.stopping:
         local.thread.start()
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,9 +10,10 @@ import click
 
 from .exits import Exit
 from .instants import parse_span
+from .logs import start_logging
 from .output import answer, say
 from .session import database, open_log, shown, user_jobs
-from .settings import current, shared_options
+from .settings import shared_options
 from .signals import Stopping
 from .text import clean
 
@@ -75,7 +75,7 @@ def _work(
 ) -> Exit:
     from ...workers.worker import Worker, WorkerSettings
 
-    start_logging()
+    start_logging(logging.INFO)
     names = tuple(part for given in queues or ("default",) for part in given.split(",") if part)
     poll_seconds = parse_span(poll, "poll").total_seconds()
     grace_seconds = parse_span(grace, "grace").total_seconds()
@@ -93,13 +93,6 @@ def _work(
             worker.run()
     answer({"worker": worker.name, "stopped_by": stopping.received})
     return stopping.end
-
-
-def start_logging() -> None:
-    """What workers have to say goes to stderr, a line each."""
-    level = logging.ERROR if current().quiet else logging.INFO
-    form = "%(asctime)s %(levelname)s %(message)s"
-    logging.basicConfig(stream=sys.stderr, level=level, format=form, datefmt="%H:%M:%S")
 
 
 def _stop_when_idle(log: JobLog, worker: Worker, queues: tuple[str, ...]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SEPARATOR = "\n--;\n"
-_DIALECTS = {"sqlite": sqlite.dialect(), "postgresql": postgresql.dialect()}
+_DIALECTS: dict[str, Any] = {"sqlite": sqlite.dialect(), "postgresql": postgresql.dialect()}  # type: ignore[no-untyped-call]
 
 
 def up(name: str) -> Iterator[str]:
@@ -50,5 +50,3 @@ def write(folder: Path) -> None:
 
 if __name__ == "__main__":
     write(Path(__file__).parent / "versions")
-
-

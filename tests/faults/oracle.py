@@ -8,12 +8,14 @@ Ids are those of the design: S1 to S18; and ``leases``, ``unit-results``, ``rece
 are an authority beside the log, ``hints`` for the claim index, ``epoch``, ``time``, ``structure``, ``schema``.
 """
 
+import sqlite3
 from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import orjson
+import psycopg
 
 from joblog.domain import identity
 from joblog.domain.events import CODE_VOCABULARY
@@ -334,11 +336,18 @@ class Oracle:
         if full:
             self._forget()
         self._found = []
+        try:
+            self._check(reader, story, full=full)
+        except (sqlite3.DatabaseError, psycopg.DatabaseError) as error:
+            self._say("structure", "the database", f"it can't be read: {error}")
+        return self._found
+
+    def _check(self, reader: Reader, story: Story | None, *, full: bool) -> None:
         missing = reader.schema() if full or not self.digests else []
         if "log_state is missing" in missing:
             if self.digests or (story is not None and story.acked):
                 self._say("S1", "the database", "the whole log is missing")
-            return self._found
+            return
         for text in missing:
             self._say("schema", "the database", text)
         for text in reader.structure(full=full):
@@ -353,7 +362,6 @@ class Oracle:
         self._check_state(reader)
         if story is not None:
             self._check_story(story, self._streams.keys() if full else touched, reader)
-        return self._found
 
     # -- the log -------------------------------------------------------------------------------------------------
 
@@ -492,6 +500,14 @@ class Oracle:
                         self._say("leases", where, f"its {name} is {row[name]!r}, the job's is {job.row.get(name)!r}")
         for job_id in rows:
             self._say("leases", f"job {job_id}", "a lease without a job")
+        generation = reader.rows("SELECT generation FROM log_state WHERE id = 1")[0][0]
+        waiting = (
+            f"SELECT id, exclusive_key FROM jobs_{generation % 2} b WHERE blocked = 1 "
+            "AND NOT EXISTS (SELECT 1 FROM leases l WHERE l.exclusive_key = b.exclusive_key) AND NOT EXISTS "
+            f"(SELECT 1 FROM jobs_{generation % 2} r WHERE r.exclusive_key = b.exclusive_key AND r.ready = 1)"
+        )
+        for job_id, key in reader.rows(waiting):
+            self._say("hints", f"job {reader.from_id(job_id)}", f"it waits for {key!r}, which nobody holds")
 
     def _check_units(self, reader: Reader, touched: Collection[UUID], *, full: bool) -> None:
         if (count := reader.count(s.unit_results)) != self._units:

@@ -123,7 +123,10 @@ class SqliteReader(Reader):
         return UUID(bytes=value)
 
     def structure(self, *, full: bool) -> list[str]:
-        said = self.rows(f"PRAGMA {'integrity_check' if full else 'quick_check'}")
+        try:
+            said = self.rows(f"PRAGMA {'integrity_check' if full else 'quick_check'}")
+        except sqlite3.DatabaseError as error:
+            return [str(error)]
         return [] if said == [("ok",)] else [str(line) for (line,) in said]
 
     def schema(self) -> list[str]:

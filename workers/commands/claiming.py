@@ -90,9 +90,7 @@ def claim(
     return [_held(log, row, token, asked_at) for row, _, token in made]
 
 
-def _query(
-    log: JobLog, queues: Sequence[str], limit: int, kinds: Sequence[str] | None, max_crashes: int
-) -> ClaimQuery:
+def _query(log: JobLog, queues: Sequence[str], limit: int, kinds: Sequence[str] | None, max_crashes: int) -> ClaimQuery:
     return ClaimQuery(
         queues=tuple(dict.fromkeys(queues)),
         limit=limit,
@@ -138,7 +136,7 @@ def _claim_transaction(
 
 def _is_ours(log: JobLog, append: Append) -> bool:
     try:
-        log.store.diagnose(append, log.writer.generation)
+        log.store.diagnose(append)
     except (JobLogError, ConflictError):
         return False
     return True

@@ -100,7 +100,7 @@ def command(
         before, now = job.version, log.now()
         _decide(job, action, actor, now, cleanup=cleanup)
         append = log.job_append(job_id, before, job.collect_events(), command_id, now)
-        made = {"status": job.status.value, "wish": job.wish.value, "version": job.version}
+        made: dict[str, Any] = {"status": job.status.value, "wish": job.wish.value, "version": job.version}
         append.receipt = Receipt(actor.request_id, action, str(job_id), actor.name, orjson.dumps(made).decode())
         if may is not None and not may():
             raise ForbiddenError(f"{actor.name} may not {action} this job")
@@ -131,15 +131,7 @@ def raise_epoch(log: JobLog, actor: Actor, *, reason: str) -> int:
     state = log.store.state()
     epoch = max(state.epoch, log.writer.seen.epoch) + 1
     version = len(log.store.read(identity.LOG_STREAM)) + 1
-    event = EpochRaised(
-        originator_id=identity.LOG_STREAM,
-        originator_version=version,
-        timestamp=log.now(),
-        event_id="",
-        epoch=epoch,
-        actor=actor.name,
-        reason=storable.text(reason),
-    )
+    event = EpochRaised.made(version, log.now(), epoch=epoch, actor=actor.name, reason=storable.text(reason))
     append = log.to_append(identity.LOG_STREAM, version - 1, [event], log.ids.next())
     try:
         log.store.raise_epoch(append, epoch)

@@ -97,7 +97,7 @@ async def run_soon(command: Generator[Any, Any, T], writer: GroupWriter, readers
                     answer = want()
                     if inspect.isawaitable(answer):
                         answer = await answer
-                except Exception as error:  # noqa: BLE001 - the user's own; the command decides
+                except Exception as error:
                     command.throw(error)
                     raise
             else:

@@ -97,7 +97,9 @@ class Held:
         """
         return self._run(self.completing_units(units, checkpoint))
 
-    async def complete_units_soon(self, units: Sequence[Unit], readers: Executor | None = None, **checkpoint: Any) -> int:
+    async def complete_units_soon(
+        self, units: Sequence[Unit], readers: Executor | None = None, **checkpoint: Any
+    ) -> int:
         """As ``complete_units``, on an event loop."""
         return await drive.run_soon(self.completing_units(units, checkpoint), self._log.writer, readers)
 
@@ -105,7 +107,9 @@ class Held:
         """Pass over a bad unit: recorded with its reason, never counted as done."""
         storable.name(code, "code")
         return self._run(
-            self._decided(lambda job, now: job.skip_unit(self.token, unit, code=code, text=text, now=now, cursor=cursor))
+            self._decided(
+                lambda job, now: job.skip_unit(self.token, unit, code=code, text=text, now=now, cursor=cursor)
+            )
         )
 
     def freeze_list(self, name: str, *, count: int, digest: str) -> int:

@@ -197,15 +197,11 @@ class JobLog:
 
     # -- work --------------------------------------------------------------------------------------------------------
 
-    def claim(
-        self, worker: str, *, queues: Sequence[str] = ("default",), limit: int = 1, **more: Any
-    ) -> list[Held]:
+    def claim(self, worker: str, *, queues: Sequence[str] = ("default",), limit: int = 1, **more: Any) -> list[Held]:
         """Take up to *limit* due jobs for *worker*; see ``claiming.claim``."""
         return claiming.claim(self, worker, queues=queues, limit=limit, **more)
 
-    def complete_many(
-        self, work: Sequence[tuple[Held, Sequence[Unit], dict[str, Any]]]
-    ) -> list[int | JobLogError]:
+    def complete_many(self, work: Sequence[tuple[Held, Sequence[Unit], dict[str, Any]]]) -> list[int | JobLogError]:
         """Units of several jobs in one commit, each job with its own answer; see ``Held.complete_units``."""
         commands = [held.completing_units(units, checkpoint) for held, units, checkpoint in work]
         return drive.run_all(commands, self.writer)  # type: ignore[return-value]

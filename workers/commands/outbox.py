@@ -52,7 +52,9 @@ def submit(log: JobLog, spec: JobSpec, connection: sa.Connection) -> UUID:
     Returns the job's id.  The spec was checked when it was made.
     """
     if not isinstance(connection, sa.Connection):
-        raise InvalidFieldError("tx", f"{type(connection).__name__} is no SQLAlchemy connection", "pass engine.begin()'s")
+        raise InvalidFieldError(
+            "tx", f"{type(connection).__name__} is no SQLAlchemy connection", "pass engine.begin()'s"
+        )
     keyed = spec if spec.key else replace(spec, key=log.ids.next())
     connection.execute(sa.insert(outbox).values(job_id=keyed.job_id, spec=to_json(keyed)))
     return keyed.job_id

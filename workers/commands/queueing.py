@@ -47,7 +47,13 @@ def load(log: JobLog, name: str) -> Queue | None:
 
 
 def control(
-    log: JobLog, name: str, action: str, actor: Actor, *, slots: int | None = None, may: Callable[[], bool] | None = None
+    log: JobLog,
+    name: str,
+    action: str,
+    actor: Actor,
+    *,
+    slots: int | None = None,
+    may: Callable[[], bool] | None = None,
 ) -> dict[str, Any]:
     """``pause``, ``resume`` or ``limit`` a queue; it holds future jobs too and survives an empty queue.
 
@@ -100,9 +106,7 @@ def _append(
     raise AssertionError  # pragma: no cover - the loop returns or raises
 
 
-def bulk(
-    log: JobLog, name: str, action: str, actor: Actor, *, may: Callable[[], bool] | None = None
-) -> BulkAnswer:
+def bulk(log: JobLog, name: str, action: str, actor: Actor, *, may: Callable[[], bool] | None = None) -> BulkAnswer:
     """Do *action* to every job that the queue has at this command's position; later ones are left.
 
     Sending the same request id again goes on where it stopped, or answers ``superseded`` once a newer command stands.

@@ -29,6 +29,7 @@ from .target_url import check_url, resolve_url
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+
 class ImportFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What ``import.file`` takes."""
 
@@ -134,4 +135,3 @@ def _other_database(run: SyncRun, target: str) -> sa.Engine | None:
 def register(jobs: Jobs) -> None:
     """Add ``import.file``."""
     jobs.job("import.file", retry=RetryPolicy(), guarantee="exactly-once")(import_file)
-

@@ -1,6 +1,7 @@
 """The log, its job table and its authorities.
 
-Frozen (alembic loads this file by its path, hence the absolute import): the statements of this release stand in ``0001_<database>.sql``, whatever the code says later.
+Frozen: the statements of this release stand in ``0001_<database>_<direction>.sql``, whatever the code says later.
+Alembic loads this file by its path, hence the absolute import.
 """
 
 from __future__ import annotations
