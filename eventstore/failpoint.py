@@ -49,6 +49,30 @@ POINTS: Final = (
     "migrate.after_commit",
 )
 
+#: Points of the workers, which run on top of the log.
+WORKER_POINTS: Final = (
+    "worker.claimed",
+    "worker.replayed",
+    "unit.attempted",
+    "unit.before_effect",
+    "unit.after_effect",
+    "unit.recorded",
+    "atomic.rows_written",
+    "atomic.committed",
+    "marks.before_commit",
+    "marks.after_commit",
+    "list.stored",
+    "list.frozen",
+    "retry.classified",
+    "retry.stored",
+    "job.before_completed",
+    "job.completed",
+    "shutdown.begun",
+    "shutdown.released",
+    "startup.begun",
+    "startup.present",
+)
+
 _armed: dict[str, Callable[[], None]] = {}
 
 
@@ -60,7 +84,7 @@ def failpoint(name: str) -> None:
 
 def arm(name: str, action: Callable[[], None]) -> None:
     """Make *name* run *action* each time it is passed."""
-    if name not in POINTS:
+    if name not in POINTS and name not in WORKER_POINTS:
         raise KeyError(name)
     _armed[name] = action
 

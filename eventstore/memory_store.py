@@ -511,10 +511,14 @@ class MemoryStore:
         with self._lock:
             return self._pick(query, self.now())
 
-    def replace_row(self, row: JobRow, generation: int) -> None:
+    def replace_row(self, job_id: UUID, row: JobRow | None, generation: int) -> None:
         """See ``Store``."""
         with self._lock:
-            self._jobs[generation % 2][row["id"]] = row
+            if len(self._streams.get(job_id, ())) != (row["version"] if row else 0):
+                return
+            self._jobs[generation % 2].pop(job_id, None)
+            if row is not None:
+                self._jobs[generation % 2][job_id] = row
 
     def renew(self, held: Sequence[tuple[UUID, Token]], micros: int) -> set[UUID]:
         """See ``Store``."""

@@ -348,11 +348,16 @@ class PostgresStore(SqlStore):
             now = cursor.execute("SELECT joblog_now()").fetchone()[0]
             return self._pick(cursor, query, now, generation % 2)
 
-    def replace_row(self, row: JobRow, generation: int) -> None:
-        """See ``Store``."""
+    def replace_row(self, job_id: UUID, row: JobRow | None, generation: int) -> None:
+        """See ``Store``; the row's lock waits for an append under way, the next statement sees what it wrote."""
         with self.writing("claim") as cursor:
-            cursor.execute(f"DELETE FROM jobs_{generation % 2} WHERE id = %s", (row["id"],))
-            self.statements.insert_job[generation % 2].run(cursor, row)
+            cursor.execute(f"SELECT 1 FROM jobs_{generation % 2} WHERE id = %s FOR UPDATE", (job_id,))
+            [version] = self.statements.max_version.run(cursor, {"stream_id": job_id}).fetchone()
+            if version != (row["version"] if row else 0):
+                return
+            cursor.execute(f"DELETE FROM jobs_{generation % 2} WHERE id = %s", (job_id,))
+            if row is not None:
+                self.statements.insert_job[generation % 2].run(cursor, row)
 
     def renew(self, held: Sequence[tuple[UUID, Token]], micros: int) -> set[UUID]:
         """See ``Store``."""

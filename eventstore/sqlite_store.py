@@ -521,11 +521,15 @@ class SqliteStore(SqlStore):
             row["id"] = UUID(bytes=row["id"])
         return rows
 
-    def replace_row(self, row: JobRow, generation: int) -> None:
+    def replace_row(self, job_id: UUID, row: JobRow | None, generation: int) -> None:
         """See ``Store``."""
         with self.writing("claim") as cursor:
-            cursor.execute(f"DELETE FROM jobs_{generation % 2} WHERE id = ?", (row["id"].bytes,))
-            self.statements.insert_job[generation % 2].run(cursor, row)
+            [version] = self.statements.max_version.run(cursor, {"stream_id": job_id}).fetchone()
+            if version != (row["version"] if row else 0):
+                return
+            cursor.execute(f"DELETE FROM jobs_{generation % 2} WHERE id = ?", (job_id.bytes,))
+            if row is not None:
+                self.statements.insert_job[generation % 2].run(cursor, row)
 
     def renew(self, held: Sequence[tuple[UUID, Token]], micros: int) -> set[UUID]:
         """See ``Store``."""

@@ -251,8 +251,11 @@ class Store(Protocol):
     def claim_candidates(self, query: ClaimQuery, generation: int) -> list[JobRow]:
         """The rows a claim would pick now; nothing is written."""
 
-    def replace_row(self, row: JobRow, generation: int) -> None:
-        """Put a whole job row in place of what is there (made new from the log)."""
+    def replace_row(self, job_id: UUID, row: JobRow | None, generation: int) -> None:
+        """Put a whole job row, made new from the log, in place of what is there; None where the log has no such job.
+
+        Nothing happens if the stream has moved on since: a row that is behind its stream would refuse every append.
+        """
 
     def boot_id(self) -> str:
         """The boot that lease ends belong to; empty where the store's clock outlives boots."""

@@ -135,6 +135,8 @@ class GroupWriter:
     def _write_together(self, requests: list[_Request]) -> int:
         try:
             with self._commit_lock:
+                if self._closing:
+                    raise StoreClosedError(_CLOSED)
                 self.store.turn(blocking=True)
                 try:
                     return self.busy.run(lambda: self._doubting(requests))
@@ -192,7 +194,10 @@ class GroupWriter:
         self._start()
         for request in requests:
             request.expect()
-        self._waiting.extend(requests)
+        with self._start_lock:  # not behind the writer's last look
+            if self._closing:
+                raise StoreClosedError(_CLOSED)
+            self._waiting.extend(requests)
         self._work.ring()
 
     def _wait(self, request: _Request, timeout: float | None) -> None:
@@ -211,7 +216,7 @@ class GroupWriter:
         if self._closing or self._waiting or not self._commit_lock.acquire(blocking=False):
             return False
         try:
-            if not self.store.turn(blocking=False):
+            if self._closing or not self.store.turn(blocking=False):
                 return False
             try:
                 for start in range(0, len(requests), MAX_BATCH):
@@ -247,7 +252,10 @@ class GroupWriter:
 
     def close(self) -> None:
         """Write what is waiting, then stop."""
-        self._closing = True
+        with self._start_lock:
+            self._closing = True
+        with self._commit_lock:
+            pass  # a caller that commits in its own thread has come to its end
         for work, thread in zip((self._work, self._side_work), list(self._threads), strict=False):
             work.ring()
             thread.join()
@@ -268,20 +276,27 @@ class GroupWriter:
         try:
             self.store.turn(blocking=True)
             try:
-                while self._waiting and len(batch) < MAX_BATCH:
-                    batch.append(self._waiting.popleft())
+                batch = self._take()
                 if batch:
                     self._commit(batch)
             finally:
                 self.store.end_turn()
         except JobLogError as error:
-            batch = batch or [self._waiting.popleft() for _ in range(len(self._waiting))]
+            batch = batch or self._take()
             self._answer([request for request in batch if request.answer is None], error)
         except Exception:  # a fault of ours: nobody may wait for ever, and nobody may be told that nothing happened
             logger.exception("the writer met a fault it does not know")
             doubt = UnknownOutcomeError("the writer met a fault; the log has it")
             self._answer([request for request in batch if request.answer is None], doubt)
         self._deliver(batch)
+
+    def _take(self) -> list[_Request]:
+        """What is waiting now; a caller that gives up takes its own away meanwhile."""
+        taken: list[_Request] = []
+        with suppress(IndexError):
+            while len(taken) < MAX_BATCH:
+                taken.append(self._waiting.popleft())
+        return taken
 
     def _run_side(self) -> None:
         while True:
@@ -312,7 +327,7 @@ class GroupWriter:
         if len(batch) > 1:
             try:
                 first = self.busy.run(lambda: self._doubting(batch))
-            except (ConflictError, LockedError, JobLogError) as error:
+            except Exception as error:  # noqa: BLE001 - a value that a driver chokes on is that append's alone
                 logger.debug("a batch of %d runs one by one: %s", len(batch), error)
                 self.split += 1
             else:
@@ -321,11 +336,10 @@ class GroupWriter:
                     first += len(request.append.events)
                 self._wake(batch)
                 return
-        for request in batch:
-            self._commit_one(request)
-        self._wake(batch)
+        self._wake([request for request in batch if self._commit_one(request)])
 
-    def _commit_one(self, request: _Request) -> None:
+    def _commit_one(self, request: _Request) -> bool:
+        """Whether it was answered here; else the side lane does it."""
         try:
             request.answer = self._try_one(request)
         except LockedError:
@@ -334,6 +348,8 @@ class GroupWriter:
             self._side.append(request)
             self._start()
             self._side_work.ring()
+            return False
+        return True
 
     def _doubting(self, batch: list[_Request], *, side: bool = False) -> int:
         """Write *batch*; a try whose answer is lost stays in mind: no later refusal is definite by itself."""
@@ -360,6 +376,11 @@ class GroupWriter:
             return self._resolve(append, error)
         except JobLogError as error:
             return doubts[-1] if doubts else error  # "nothing was written" holds for the last try only
+        except LockedError:
+            raise
+        except Exception:  # a fault of ours: nobody may be told that nothing happened
+            logger.exception("an append met a fault that the store does not know")
+            return self._resolve(append, UnknownOutcomeError("the append met a fault; the process' log has it"))
 
     def diagnose(self, append: Append, conflict: ConflictError) -> Answer:
         """Why a refused append does not go, or where it is."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from ..domain.status import CLAIMABLE
 from . import job_table
 
 if TYPE_CHECKING:
@@ -23,15 +24,19 @@ def fold_row(events: Sequence[Any]) -> JobRow:
 
 
 def stale_rows(store: Store, mapper: OrjsonMapper, query: ClaimQuery, generation: int) -> list[UUID]:
-    """Find candidates of a claim whose row is not at its stream's version, and make them new."""
+    """Find candidates of a claim whose row says something else than the log, and make them new."""
     repaired: list[UUID] = []
     for row in store.claim_candidates(query, generation):
-        events = mapper.decode_all(row["id"], store.read(row["id"]))
-        if events and events[-1].originator_version == row["version"]:
+        job_id = row["id"]
+        made = fold_row(mapper.decode_all(job_id, store.read(job_id)))
+        if made.get("status") in CLAIMABLE and all(row[name] == made[name] for name in row.keys() & made.keys()):
             continue
         logger.warning(
-            "job %s: its row said version %d, its log %d; made new from the log", row["id"], row["version"], len(events)
+            "job %s: its row said version %d, its log %d; made new from the log",
+            job_id,
+            row["version"],
+            made.get("version", 0),
         )
-        store.replace_row(job_table.with_hints(fold_row(events), store.now()), generation)
-        repaired.append(row["id"])
+        store.replace_row(job_id, job_table.with_hints(made, store.now()) if made else None, generation)
+        repaired.append(job_id)
     return repaired

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from ..domain.errors import GenerationChangedError, JobLogError, StateError
 from ..eventstore.append import Append, Stored
+from ..eventstore.failpoint import failpoint
 from ..eventstore.store import ConflictError
 from .errors import AtomicTooLongError
 
@@ -44,6 +45,7 @@ def atomic(book: Book, batch: BaseBatch[Any]) -> Iterator[sa.Connection]:
         with log.store.atomic() as transaction, _guarded(transaction.connection):
             yield transaction.connection
             _check_budget(log, began)
+            failpoint("atomic.rows_written")
             units, mark = batch.settle()
             marks = {**book.marks, mark[0]: mark[1]}
             checkpoint = {"cursor": marks, "tallies": dict(book.tallies)}
@@ -51,6 +53,7 @@ def atomic(book: Book, batch: BaseBatch[Any]) -> Iterator[sa.Connection]:
     except BaseException:
         held.forget()
         raise
+    failpoint("atomic.committed")
     book.marks, book.unit, batch.committed = marks, "", True
     log.snapshot_later(held.job, before)
     log.waker.notify()

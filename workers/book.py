@@ -12,6 +12,7 @@ from uuid import uuid5
 
 from ..domain import storable
 from ..domain.errors import InvalidFieldError, UnitDoneError
+from ..eventstore.failpoint import failpoint
 from ..eventstore.mapper import evidence_of
 from .commands.drive import Invoke
 from .errors import Stopped
@@ -84,6 +85,7 @@ class Book:
         if self._must_attempt:
             self._must_attempt = bool(self.held.job.gate)
             yield from self.held.attempting(unit)
+            failpoint("unit.attempted")
 
     def done(self, units: list[tuple[str, Any]], mark: tuple[str, Any] | None = None) -> Generator[Any, Any, None]:
         """Record finished units and where their verb goes on: evidence and checkpoint in one commit."""
@@ -97,6 +99,7 @@ class Book:
         else:
             self.marks = marks
         self.unit = ""
+        failpoint("unit.recorded")
 
     def known(self, unit: str) -> Generator[Any, Any, Any]:
         """The recorded result of a step, or ``_MISSING``; all steps are read in one query."""
@@ -118,7 +121,9 @@ class Book:
             raise InvalidFieldError("step", f"more than {STEPS_LIMIT:,} steps", "use batches or items for many units")
         yield from self.begun(unit)
         # 3 one bounded unit of work
+        failpoint("unit.before_effect")
         result = yield self.call(function, args)
+        failpoint("unit.after_effect")
         # 4 verify that it can be kept, then evidence and checkpoint in one commit
         storable.payload(result, f"result of {name}")
         yield from self.done([(unit, result)])

@@ -21,6 +21,7 @@ from ..domain.errors import (
 )
 from ..domain.job import Actor
 from ..domain.status import Status
+from ..eventstore.failpoint import failpoint
 from .book import Book, Control
 from .commands import family
 from .errors import (
@@ -94,6 +95,7 @@ class Execution:
         return operation.function(SyncRun(book), args)
 
     async def _complete(self, result: Any) -> str:
+        failpoint("job.before_completed")
         try:
             await self.held.complete_soon(result, self._readers)
         except LeaseLostError:
@@ -102,6 +104,7 @@ class Execution:
             return await self._settle("failed", self.held.fail, reason=error.code, text=str(error))
         except JobLogError as error:
             return await self._storage_fault(error, "")
+        failpoint("job.completed")
         return "completed"
 
     # -- how it ended ------------------------------------------------------------------------------------------------
@@ -131,6 +134,8 @@ class Execution:
         if stopped.cause == _LOST:
             return _LOST
         outcome = await self._settle(stopped.cause, self.held.release, stopped.cause, due_at=stopped.due_at)
+        if stopped.cause == "shutdown":
+            failpoint("shutdown.released")
         if outcome in ("wish", "child"):
             await asyncio.get_running_loop().run_in_executor(self._readers, self._family)
         return outcome
@@ -164,14 +169,17 @@ class Execution:
             origin = "backoff" if at is None else "date" if later.at else "delta"
         logger.warning("job %s, unit %r: %s", self.held.job_id, book.unit, text, exc_info=later is None)
         unit = book.unit or "body"
+        failpoint("retry.classified")
         retry = partial(self.held.schedule_retry, unit, category=category, text=text, origin=origin, next_attempt_at=at)
         try:
-            return await self._settle("retry", retry, raising=ExhaustedError)
+            outcome = await self._settle("retry", retry, raising=ExhaustedError)
         except ExhaustedError:
             reason = later.code if later else category
             if category in PAUSING:
                 return await self._settle("parked", self.held.park, reason=f"exhausted-{category}", text=text)
             return await self._settle("failed", self.held.fail, reason=reason, text=text, unit=unit)
+        failpoint("retry.stored")
+        return outcome
 
     async def _storage_fault(self, error: JobLogError, unit: str) -> str:
         """Our own store failed, not the operation: no attempt of it is spent beyond this one."""

@@ -9,6 +9,7 @@ import orjson
 
 from ..domain import storable
 from ..domain.errors import InvalidFieldError
+from ..eventstore.failpoint import failpoint
 from ..eventstore.mapper import evidence_of
 from .errors import ListChangedError
 
@@ -52,7 +53,9 @@ def frozen(
             )
         chunks = [orjson.dumps(made[start : start + CHUNK]) for start in range(0, len(made), CHUNK)]
         yield lambda: log.store.put_list(held.job_id, name, chunks)
+        failpoint("list.stored")
         yield from held.freezing_list(name, count=len(made), digest=_digest(chunks))
+        failpoint("list.frozen")
     stored = yield lambda: log.store.get_list(held.job_id, name)
     known = held.job.lists[name]
     if _digest(stored) != known["digest"]:
@@ -93,7 +96,9 @@ class BaseItem(Generic[T]):
             if unit in states:
                 return evidence_of(states[unit])
         yield from book.begun(unit, (f"i:{self._name}", self._index + 1))
+        failpoint("unit.before_effect")
         result = yield book.call(function, args)
+        failpoint("unit.after_effect")
         storable.payload(result, f"result of {phase}")
         yield from book.done([(unit, result)], (f"i:{self._name}", self._index))
         book.check()

@@ -14,6 +14,7 @@ import orjson
 import sqlalchemy as sa
 
 from ..domain.errors import LeaseLostError
+from ..eventstore.failpoint import failpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,6 +66,8 @@ class Marks:
             kept = {"evidence": batch.evidence(), "cursor": batch.cursor, "tallies": batch.tallied}
             values = {"done": batch.number + 1, "newest": orjson.dumps(kept).decode()}
             connection.execute(sa.update(MARKS).where(self._where).values(**values))
+            failpoint("marks.before_commit")
+        failpoint("marks.after_commit")
 
     def _take(self, connection: sa.Connection) -> None:
         """Write our token first: takes the row's (on SQLite the file's) lock, and fences off older holders."""

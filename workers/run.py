@@ -13,6 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from ..eventstore.failpoint import failpoint
 from . import atomic, batch, children, items, marks
 from .commands import drive
 from .errors import AtomicUnavailableError
@@ -216,7 +217,9 @@ class Run(_BaseRun):
                 await self._drive(one.recording(left))
                 continue
             await self._drive(book.begun(one.unit, one.mark))
+            failpoint("unit.before_effect")
             yield one
+            failpoint("unit.after_effect")
             await self._drive(one.committing())
             book.check()
 
@@ -283,7 +286,9 @@ class SyncRun(_BaseRun):
                 self._drive(one.recording(left))
                 continue
             self._drive(book.begun(one.unit, one.mark))
+            failpoint("unit.before_effect")
             yield one
+            failpoint("unit.after_effect")
             self._drive(one.committing())
             book.check()
 

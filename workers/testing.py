@@ -238,7 +238,7 @@ class Lab:
 
             return action
 
-        return {point: count(point) for point in failpoint.POINTS}
+        return {point: count(point) for point in (*failpoint.POINTS, *failpoint.WORKER_POINTS)}
 
     @staticmethod
     def _crash_at(number: int) -> Callable[[], None]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..domain import storable
 from ..domain.errors import InvalidFieldError, JobLogError
 from ..domain.job import CRASH_LIMIT
+from ..eventstore.failpoint import failpoint
 from . import presence
 from .commands import claiming
 from .executor import Execution
@@ -95,7 +96,9 @@ class Worker:
         claimer = ThreadPoolExecutor(1, thread_name_prefix="joblog-claimer")
         self._pools = (readers, threads, claimer)
         ticket = self.log.waker.subscribe(self._nudge, ready_only=True)
+        failpoint("startup.begun")
         self._announce()
+        failpoint("startup.present")
         self._renewal.start()
         self.alive = True
         try:
@@ -192,7 +195,9 @@ class Worker:
             presence=text,
             max_crashes=crashes,
         )
+        failpoint("worker.claimed")
         claiming.replay(self.log, held)
+        failpoint("worker.replayed")
         self._alone = any(one.crashes >= CRASH_LIMIT - 1 for one in held)
         return held
 
@@ -270,6 +275,7 @@ class Worker:
 
     async def _drain(self) -> None:
         """Boundaries first; past the grace units are abandoned before their checkpoint and the jobs given back."""
+        failpoint("shutdown.begun")
         for execution, _ in self._running.values():
             execution.control.ask("shutdown")
         deadline = self.log.clock.monotonic() + self.settings.grace_seconds

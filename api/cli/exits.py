@@ -28,7 +28,7 @@ class Exit(IntEnum):
     TERMINATED = 143  #: SIGTERM, after a clean end
 
 
-#: Every refusal of the log, by its stable code.
+#: Refusals, by their stable code; one that is not here ends as the nearest class above it does.
 OF_CODE: Final[dict[str, Exit]] = {
     "joblog-error": Exit.FAILED,
     "refused": Exit.CONFLICT,
@@ -39,6 +39,7 @@ OF_CODE: Final[dict[str, Exit]] = {
     "secret-in-input": Exit.USAGE,
     "invalid-arguments": Exit.USAGE,
     "unknown-kind": Exit.USAGE,
+    "source-error": Exit.USAGE,
     "state-conflict": Exit.CONFLICT,
     "job-not-found": Exit.NOT_FOUND,
     "queue-not-found": Exit.NOT_FOUND,
@@ -89,4 +90,5 @@ OF_STATUS: Final[dict[str, Exit]] = {
 
 def exit_of(error: JobLogError) -> Exit:
     """The number for a refusal."""
-    return OF_CODE.get(error.code, Exit.FAILED)
+    codes = (getattr(cls, "code", "") for cls in type(error).__mro__)
+    return next(OF_CODE[code] for code in codes if code in OF_CODE)

@@ -28,6 +28,7 @@ def init_command() -> None:
 
     url = database()
     file = file_of(url)
+    check_place(file)
     was_there = file is not None and file.exists()
     with open_log(create=True) as log:
         state, version = log.store.state(), inspection.schema(log.store).version
@@ -49,6 +50,7 @@ def migrate_command(*, check: bool, down: bool) -> Exit:
     if check and down:
         raise click.UsageError("--check and --down are two things; choose one")
     url = database()
+    check_place(file_of(url))
     if check:
         return _check(url)
     from ...eventstore import migrate
@@ -80,7 +82,6 @@ def _reached(act: Callable[[], T], url: sa.URL) -> T:
     """Do *act*; a database that can't be opened is a refusal, not a traceback."""
     import sqlalchemy as sa
 
-    check_place(file_of(url))
     try:
         return act()
     except (OSError, sa.exc.OperationalError) as error:

@@ -61,6 +61,9 @@ def file_of(url: sa.URL) -> Path | None:
     return Path(url.database)
 
 
+_CAN_ASK: Final = os.access in os.supports_effective_ids
+
+
 def check_place(file: Path | None) -> None:
     """Refuse a place that this account may not write to, with the way out; SQLite would only say that it can't open.
 
@@ -71,10 +74,15 @@ def check_place(file: Path | None) -> None:
         return
     folder = file.absolute().parent
     for path, needed in ((folder, os.W_OK | os.X_OK), (file, os.R_OK | os.W_OK)):
-        if path.exists() and not os.access(path, needed, effective_ids=os.access in os.supports_effective_ids):
-            text = (
-                f"{path} can't be written to by {user()}: a log needs its file, and the folder for its -wal and locks"
-            )
+        try:
+            path.stat()
+            problem = "" if os.access(path, needed, effective_ids=_CAN_ASK) else f"can't be written to by {user()}"
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            problem = f"can't be reached by {user()} ({error.strerror})"
+        if problem:
+            text = f"{path} {problem}: a log needs its file, and the folder for its -wal and locks"
             raise UnsafeStoreError(f"{text}; change the owner, or give another --db")
 
 
@@ -83,9 +91,9 @@ def open_log(*, create: bool = False) -> Iterator[JobLog]:
     """The open log.  Only commands that start something make a new one; looking into the wrong folder must not."""
     url = database()
     file = file_of(url)
+    check_place(file)
     if file is not None and not create and not file.exists():
         raise SchemaMissingError(f"there is no job log at {file.absolute()}; run `joblog init`, or give another --db")
-    check_place(file)
     is_new = file is not None and not file.exists()
     log = _opened(url, create=create)
     if is_new:

@@ -133,7 +133,7 @@ class JobTrace(StreamTrace):
         super().__init__(stream, say, slack)
         self.status = self.wish = self.worker = ""
         self.token = (0, 0)
-        self.leased = False
+        self.leased = self.waits_for_child = False
         self.lease_until = self.due = self.sequence = self.done = self.skipped = 0
         self.units: dict[str, tuple[int, bytes]] = {}
         self.row: Row = {}
@@ -234,8 +234,14 @@ class JobTrace(StreamTrace):
 
     def _lease_released(self, fields: dict[str, Any], _: Logged) -> None:
         self._by_holder()
-        self._end_lease("waiting" if fields["cause"] == "wait" else "queued")
+        self._end_lease("waiting" if fields["cause"] in {"wait", "child"} else "queued")
+        self.waits_for_child = fields["cause"] == "child"
         self._raise_due(fields["due_at"])
+
+    def _woken(self, _: dict[str, Any], __: Logged) -> None:
+        if self.status != "waiting" or not self.waits_for_child:
+            self.bad("S11", "only a job that waits for a child is woken")
+        self.due = self.at
 
     def _lease_expired(self, fields: dict[str, Any], _: Logged) -> None:
         self._by_holder()

@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -14,15 +15,26 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from joblog import Actor, JobLog
+from joblog import Actor, JobLog, JobSpec
 from joblog.domain import events
 from joblog.workers.commands import log as log_module
+from joblog.workers.commands.held import Held
 from tests import postgres_server as servers
 from tests.faults.finish import finish
 from tests.faults.journal import Journal, Story, story_of
 from tests.faults.oracle import Oracle, Violation
 from tests.faults.reader import open_reader
-from tests.faults.workload import RunIds, Script, SharedClock, a_spec, complete, units_left, watch
+from tests.faults.workload import (
+    QUICK,
+    RunIds,
+    Script,
+    SharedClock,
+    a_spec,
+    complete,
+    finish_job,
+    units_left,
+    watch,
+)
 
 pytestmark = pytest.mark.faults
 
@@ -40,32 +52,59 @@ class Good(NamedTuple):
 
 
 def write_everything(good: Good, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jobs in every status, snapshots, receipts, a queue, a raised epoch, an unknown event; then a random script."""
+    """A random script, then what it may have left out: every status, every event, a raised epoch, an unknown event."""
     monkeypatch.setattr(log_module, "SNAPSHOT_EVERY", 4)
     facts = Journal(good.journal, "w")
     with good.open(good.url, ids=RunIds("w")) as log:
         watch(log, facts)
         script = Script(log, facts, random.Random(7), clock=good.clock, weights={"rebuild": 0})
-        script.run(150)
-        script.do_epoch()
-        for ending in ("end", "end", "fail", "park", "retry", "release", "expire", "skip", "freeze", "attempt"):
-            script.do("submit")
-            script.do("claim")
-            script.do("work")
-            script.do(ending)
-        for action in ("cancel", "pause"):
-            job_id = log.submit(a_spec(f"to-{action}")).job_id
-            log.command(action, job_id, Actor("operator", f"request-{action}".ljust(20, ".")))
-        script.do("queue")
+        script.run(100)
+        script.do("epoch")
+        log.control_queue("default", "resume", Actor("operator", "request-to-go-on-now"))
         log.control_queue("default", "limit", Actor("operator", "request-for-no-limit"), slots=None)
+        hold(log, facts, "failed").fail(reason="bad-input", text="no such file")
+        hold(log, facts, "parked").park(reason="credential", text="the key has expired")
+        hold(log, facts, "yielded").release("yield")
+        hold(log, facts, "retried").schedule_retry("u0", category="network", text="reset")
+        finish_job(log, facts, hold(log, facts, "completed"))
+        held = hold(log, facts, "parent")
+        child = JobSpec("work", {"units": 1, "key": "child"}, key="child", parent_id=held.job_id)
+        facts.submit(child.job_id)
+        log.submit(child)
+        held.release("child", due_at=log.now() + timedelta(seconds=1))
+        finish_job(log, facts, claim(log, child.job_id))
+        held = hold(log, facts, "cancelled")
+        held.skip_unit("u0", code="bad-row", text="no number")
+        log.command("cancel", held.job_id, Actor("operator", "request-for-a-cancel"))
+        held.release("yield")
+        held = hold(log, facts, "paused")
+        log.command("pause", held.job_id, Actor("operator", "request-for-one-pause"))
+        held.release("yield")
+        log.command("resume", held.job_id, Actor("operator", "request-for-a-resume"))
         script.rng = random.Random(2)  # whose first choice is to go on
-        script.do_future()
-        fresh = a_spec("held-to-the-end")
-        facts.submit(fresh.job_id)
-        log.submit(fresh)
-        held = {one.job_id: one for _ in range(20) for one in log.claim("keeper", limit=8)}
-        complete(facts, held[fresh.job_id], units_left(log, held[fresh.job_id])[:2], advance=1)
+        script.do("future")
+        held = hold(log, facts, "running")
+        held.attempt_unit("u0")
+        held.freeze_list("rows", count=1, digest="d")
+        complete(facts, held, units_left(log, held)[:2], advance=1)
     facts.close()
+
+
+def hold(log: JobLog, facts: Journal, name: str) -> Held:
+    """Submit a job without a gate or an exclusive key, with some units to do, and claim it."""
+    key = next(k for i in range(99) if is_plain(a_spec(k := f"{name}-{i}")))
+    spec = a_spec(key, retry=QUICK if log.store.dialect == "postgresql" else None)
+    facts.submit(spec.job_id)
+    log.submit(spec)
+    return claim(log, spec.job_id)
+
+
+def claim(log: JobLog, job_id: UUID) -> Held:
+    return next(one for _ in range(99) for one in log.claim("keeper", limit=8) if one.job_id == job_id)
+
+
+def is_plain(spec: JobSpec) -> bool:
+    return not spec.exclusive_key and not spec.gate and spec.args["units"] > 2
 
 
 @pytest.fixture(scope="module")
@@ -428,6 +467,7 @@ def _submission_lost(hand: Hand) -> None:
     hand.tell("accepted", job=UUID(int=5).hex)
 
 
+WOKEN = "UPDATE events SET topic = 'joblog.job.woken' WHERE position = ?"
 DAMAGES: dict[str, tuple[str, Damage]] = {
     "the last event is lost": ("S1", _acked_missing),
     "a submission is lost": ("S1", _submission_lost),
@@ -452,6 +492,7 @@ DAMAGES: dict[str, tuple[str, Damage]] = {
     "the checkpoint runs ahead": ("S10", _checkpoint_ahead),
     "an attempt before its instant": ("S11", _before_its_instant),
     "an instant is brought forward": ("S11", _instant_forward),
+    "a job is woken that waits for no child": ("S11", lambda hand: hand.sql(WOKEN, hand.last("resumed"))),
     "an event after the end": ("S12", _after_the_end),
     "a row is off by one": ("S13", _row_off),
     "a row with another status": ("S13", _row_status),

@@ -34,7 +34,7 @@ from joblog.eventstore.append import Append, EventRow, Stored
 from joblog.eventstore.store import ClaimQuery, Seen
 from joblog.eventstore.writer import Answer, GroupWriter
 from joblog.projections import job_table, rebuild
-from joblog.workers.commands import claiming
+from joblog.workers.commands import claiming, family
 from joblog.workers.commands.held import Held
 from tests.faults.journal import ACKED, REFUSED, UNKNOWN, Journal
 
@@ -110,6 +110,14 @@ class WatchedWriter(GroupWriter):
             if isinstance(answer, Stored):
                 self.last = append
         return answers
+
+    def append_atomic(self, appends: list[Append]) -> list[tuple[int, Append]] | JobLogError:
+        for append in appends:
+            self.journal.sent(append)
+        placed = super().append_atomic(appends)
+        for index, append in enumerate(appends):
+            self.journal.answered(append, placed if isinstance(placed, JobLogError) else Stored(placed[index][0]))
+        return placed
 
 
 class WatchedStore:
@@ -235,6 +243,7 @@ WEIGHTS: Final[dict[str, float]] = {
     "many": 3,
     "end": 8,
     "attempt": 4,
+    "spawn": 2,
     "retry": 3,
     "release": 3,
     "skip": 1,
@@ -446,6 +455,18 @@ class Script:
                 cause = self.rng.choice(("yield", "shutdown", "wait"))
                 later = self.log.now() + (SECOND * 5 if self.clock else SECOND / 10)
                 held.release(cause, due_at=later if cause == "wait" else None)
+
+    def do_spawn(self) -> None:
+        """A child, for whose end its parent waits without a lease."""
+        with self._holding(to_the_end=True) as held:
+            if held:
+                key = f"child-{self.rng.randrange(3)}"
+                spec = JobSpec("work", {"units": 1, "key": key}, key=key, parent_id=held.job_id, tenant=held.job.tenant)
+                self.journal.submit(spec.job_id)
+                self.log.submit(spec)
+                self.journal.accepted(spec.job_id)
+                held.release("child", due_at=self.log.now() + (SECOND * 60 if self.clock else SECOND / 5))
+                family.wake_if_done(self.log, self.log.job(held.job_id))
 
     def do_skip(self) -> None:
         with self._holding() as held:

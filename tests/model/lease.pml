@@ -101,6 +101,7 @@ typedef Worker {
   bool crashed;
   byte kind, u;                  /* the append; (grant, kind, u, wish) are its event ids       */
   byte landed;                   /* ghost: they are in the log, 1 = nothing came after them    */
+  bool twin;                     /* ghost: so is the same append under other ids               */
   bool lost                      /* the store's answer: fenced off                             */
 };
 Worker me[W];
@@ -388,6 +389,7 @@ inline expire() {                /* transition: takeover, decided under the row 
 
 inline fold() {                  /* it loads the stream, and the unit results                  */
   me[p].cur = true; me[p].seen = RESULTS; me[p].wish = wish; me[p].crashed = crashed;
+  if :: me[p].landed -> me[p].twin = true :: else fi;             /* NO_READBACK only          */
   me[p].landed = 0; me[p].lost = false
 }
 
@@ -395,7 +397,7 @@ inline orphan(i, p) { if :: net[i].who == p + 1 -> net[i].who = 0 :: else fi }
 
 inline forget() {                /* lost, handed back, or kill -9                              */
   me[p].g = 0; me[p].cur = false; me[p].seen = 0; me[p].wish = 0; me[p].crashed = 0;
-  me[p].kind = 0; me[p].u = 0; me[p].landed = 0; me[p].lost = 0;
+  me[p].kind = 0; me[p].u = 0; me[p].landed = 0; me[p].twin = false; me[p].lost = false;
   EACH_MESSAGE(orphan, p)
 }
 
@@ -435,12 +437,12 @@ inline post(i) {
   net[i].u = me[p].u;
   net[i].ckpt = (me[p].kind == UNIT -> PREFIX(me[p].seen | BIT(me[p].u)) : 0);
   net[i].wish = (me[p].kind == RELEASE -> me[p].wish : 0);
-  net[i].dup = (me[p].landed -> 2 : 0)
+  net[i].dup = (me[p].landed || me[p].twin -> 2 : 0)
 }
 
 inline accept() {                /* ok; or unknown, then read back as ok                       */
   MUST(S1, me[p].landed);
-  me[p].cur = (me[p].landed == 1); me[p].landed = 0; me[p].lost = false;
+  me[p].cur = (me[p].landed == 1); me[p].landed = 0; me[p].twin = false; me[p].lost = false;
   if
   :: me[p].kind == UNIT ->
      me[p].seen = me[p].seen | BIT(me[p].u); me[p].crashed = false; me[p].kind = 0; me[p].u = 0

@@ -9,7 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ...domain import storable
-from ...domain.errors import JobLogError, LeaseLostError, VersionConflictError
+from ...domain.errors import InvalidFieldError, JobLogError, LeaseLostError, VersionConflictError
+from ...domain.status import Status
 from ...eventstore.append import Append, Fence
 from . import drive, family
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from ...domain.job import Job
     from ...domain.lease import Token
+    from ...eventstore.append import EventRow
     from .log import JobLog
 
 RELOADS: Final = 3  #: after a refusal by version, while the token is still the newest
@@ -81,7 +83,8 @@ class Held:
 
     def attempting(self, unit: str) -> Generator[Any, Any, int]:
         """``attempt_unit`` as a command to be driven."""
-        return self._decided(lambda job, now: job.attempt_unit(self.token, unit, now=now))
+        storable.name(unit, "unit")
+        return (yield from self._decided(lambda job, now: job.attempt_unit(self.token, unit, now=now)))
 
     def complete_units(self, units: Sequence[Unit], **checkpoint: Any) -> int:
         """Record finished units and move the checkpoint in one commit; returns the position of the first event.
@@ -105,12 +108,14 @@ class Held:
 
     def skip_unit(self, unit: str, *, code: str, text: str, cursor: Any = None) -> int:
         """Pass over a bad unit: recorded with its reason, never counted as done."""
+        storable.name(unit, "unit")
         storable.name(code, "code")
-        return self._run(
-            self._decided(
-                lambda job, now: job.skip_unit(self.token, unit, code=code, text=text, now=now, cursor=cursor)
-            )
-        )
+        storable.payload(cursor, "cursor")
+
+        def decide(job: Job, now: datetime) -> None:
+            job.skip_unit(self.token, unit, code=code, text=text, now=now, cursor=cursor)
+
+        return self._run(self._decided(decide, lambda append: _bound_checkpoint(append.events)))
 
     def freeze_list(self, name: str, *, count: int, digest: str) -> int:
         """Record that the list *name* was stored (see ``Job.freeze_list``)."""
@@ -118,7 +123,13 @@ class Held:
 
     def freezing_list(self, name: str, *, count: int, digest: str) -> Generator[Any, Any, int]:
         """``freeze_list`` as a command to be driven."""
-        return self._decided(lambda job, now: job.freeze_list(self.token, name, count=count, digest=digest, now=now))
+        storable.name(name, "list")
+        storable.name(digest, "digest")
+
+        def decide(job: Job, now: datetime) -> None:
+            job.freeze_list(self.token, name, count=count, digest=digest, now=now)
+
+        return (yield from self._decided(decide))
 
     def schedule_retry(
         self, unit: str, *, category: str, text: str, origin: str = "backoff", next_attempt_at: datetime | None = None
@@ -130,13 +141,15 @@ class Held:
         Raises:
             ExhaustedError: no attempt is left; ``park`` or ``fail`` the job.
         """
+        storable.name(unit, "unit")
+        storable.name(category, "category")
+        storable.name(origin, "origin")
         random = self._log.random.random()
 
         def decide(job: Job, now: datetime) -> None:
             at = next_attempt_at
             if at is None:
-                spent = max(job.unit_attempt, 1) if unit == job.unit else 1
-                at = now + job.policy.delay(spent, random)
+                at = now + job.policy.delay(job.failed_attempt(self.token, unit), random)
             job.schedule_retry(
                 self.token, unit, category=category, text=text, next_attempt_at=at, origin=origin, now=now
             )
@@ -145,18 +158,23 @@ class Held:
 
     def release(self, cause: str, *, due_at: datetime | None = None) -> int:
         """Give the lease back at a boundary (yield, shutdown, wait), honouring an operator's wish first."""
+        storable.name(cause, "cause")
         return self._run(self._decided(lambda job, now: job.release(self.token, cause=cause, now=now, due_at=due_at)))
 
-    def park(self, *, reason: str, text: str, not_before: datetime | None = None) -> int:
+    def park(self, *, reason: str, text: str, not_before: datetime | None = None, unit: str = "") -> int:
         """Keep the work, paused, for an operator: exhausted, or something outside the input is missing."""
-        return self._run(
-            self._decided(
-                lambda job, now: job.park(self.token, reason=reason, text=text, now=now, not_before=not_before)
-            )
-        )
+        storable.name(reason, "reason")
+        storable.name(unit, "unit", empty=True)
+
+        def decide(job: Job, now: datetime) -> None:
+            job.park(self.token, reason=reason, text=text, now=now, not_before=not_before, unit=unit)
+
+        return self._run(self._decided(decide))
 
     def fail(self, *, reason: str, text: str, unit: str = "") -> int:
         """Keep the work, failed: a verdict about the input."""
+        storable.name(reason, "reason")
+        storable.name(unit, "unit", empty=True)
         return self._run(
             self._decided(lambda job, now: job.fail(self.token, reason=reason, text=text, now=now, unit=unit))
         )
@@ -186,33 +204,30 @@ class Held:
         self, units: Sequence[Unit], checkpoint: dict[str, Any], *, uncommitted: bool = False
     ) -> Generator[Any, Any, int]:
         """``complete_units`` as a command to be driven; *uncommitted*: inside a transaction that is still open."""
-        for unit, evidence in units:
-            storable.name(unit, "unit")
-            storable.payload(evidence, f"evidence of {unit}")
+        keys = _checked_keys(units)
         storable.payload(checkpoint.get("cursor"), "cursor")
-        keys = [unit for unit, _ in units]
+        _check_tallies(checkpoint.get("tallies"))
 
         def decide(job: Job, now: datetime) -> None:
             job.complete_units(self.token, units, now=now, **checkpoint)
 
         def finish(append: Append) -> None:
-            # By topic, not by place: an operator's wish may follow in the same append.
             append.units = tuple((key, index) for index, key in enumerate(keys))
-            for index in range(len(keys)):
-                storable.bounded(append.events[index].state, f"evidence of {keys[index]}", storable.EVIDENCE_LIMIT)
-            for event in append.events[len(keys) :]:
-                storable.bounded(event.state, "cursor", storable.CURSOR_LIMIT)
+            for key, event in zip(keys, append.events, strict=False):  # their events come first
+                storable.bounded(event.state, f"evidence of {key}", storable.EVIDENCE_LIMIT)
+            _bound_checkpoint(append.events[len(keys) :])
 
-        return self._decided(decide, finish, uncommitted=uncommitted)
+        return (yield from self._decided(decide, finish, uncommitted=uncommitted))
 
     def _completing(self, result: Any) -> Generator[Any, Any, int]:
         storable.payload(result, "result")
 
         def finish(append: Append) -> None:
-            storable.bounded(append.events[-1].state, "result", storable.EVIDENCE_LIMIT)
-            append.evidence = self.job.done
+            if append.row["status"] == Status.COMPLETED:  # a cancel that stands is honoured instead, without evidence
+                storable.bounded(append.events[-1].state, "result", storable.EVIDENCE_LIMIT)
+                append.evidence = self.job.done
 
-        return self._decided(lambda job, now: job.complete(self.token, now=now, result=result), finish)
+        return (yield from self._decided(lambda job, now: job.complete(self.token, now=now, result=result), finish))
 
     def _decided(
         self,
@@ -240,15 +255,16 @@ class Held:
                 raise
             if not append.events:
                 return 0
+            self._job = None  # until the answer says that its events are stored; the wait for it may be cancelled
             whole: Any = append
             if job.parent_id and not uncommitted:
                 whole = yield partial(family.with_parent, log, job, append, now)
             answer = yield whole
             if not isinstance(answer, JobLogError):
+                self._job = job
                 if not uncommitted:  # a snapshot must never be ahead of the log
                     self._stored(append, job, before, asked_at)
                 return int(answer.position)
-            self._job = None
             if not isinstance(answer, VersionConflictError) or reload == RELOADS:
                 raise answer
         raise LeaseLostError(self.job_id, self.token.grant)  # pragma: no cover - the loop returns or raises
@@ -265,3 +281,29 @@ class Held:
         if append.fence is not None and append.fence.renew:
             self.renewed(asked_at)
         self._log.snapshot_later(job, before)
+
+
+def _checked_keys(units: Sequence[Unit]) -> list[str]:
+    """The keys of *units*, each once, with evidence that can be stored."""
+    keys: dict[str, None] = {}
+    for unit, evidence in units:
+        storable.name(unit, "unit")
+        storable.payload(evidence, f"evidence of {unit}")
+        if unit in keys:
+            raise InvalidFieldError("unit", f"{unit!r} twice in one commit", "give each unit a key of its own")
+        keys[unit] = None
+    return list(keys)
+
+
+def _check_tallies(tallies: Any) -> None:
+    storable.payload(tallies, "tallies")
+    for what, count in (tallies or {}).items():
+        storable.name(what, "tally")
+        if type(count) is not int:
+            raise InvalidFieldError(f"tallies.{what}", f"{count!r} is no whole number", "count in whole numbers")
+
+
+def _bound_checkpoint(events: Sequence[EventRow]) -> None:
+    """Every later checkpoint repeats cursor and tallies: they stay small."""
+    for event in events:
+        storable.bounded(event.state, "checkpoint", storable.CURSOR_LIMIT)
