@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -19,6 +19,20 @@ def _boot_id() -> str:
     if _BOOT_ID.exists():
         return _BOOT_ID.read_text(encoding="ascii").strip()
     return f"boot-{int((time.time() - time.monotonic()) // 60)}"
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+def micros(moment: datetime) -> int:
+    """An aware datetime as whole microseconds since 1970, UTC: how every instant stands in a table."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def moment(value: int) -> datetime:
+    """Undo ``micros``."""
+    return _EPOCH + timedelta(microseconds=value)
 
 
 class SystemClock:

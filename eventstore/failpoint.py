@@ -58,6 +58,7 @@ WORKER_POINTS: Final = (
     "unit.after_effect",
     "unit.recorded",
     "atomic.rows_written",
+    "atomic.before_commit",
     "atomic.committed",
     "marks.before_commit",
     "marks.after_commit",

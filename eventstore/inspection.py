@@ -193,7 +193,7 @@ def ready(store: Store, queue: str) -> Ready:
     """How many jobs of a queue are ready, counted up to a limit, and since when the oldest of them."""
     parity = store.state().generation % 2
     some = f"SELECT due_at FROM jobs_{parity} WHERE ready = 1 AND queue = ? LIMIT {COUNT_LIMIT}"
-    jobs, oldest = _rows(store, f"SELECT count(*), min(due_at) FROM ({some}) some", queue)[0]
+    jobs, oldest = _rows(store, f"SELECT count(*), min(due_at) FROM ({some}) found", queue)[0]
     return Ready(int(jobs), oldest)
 
 
@@ -210,7 +210,7 @@ def overdue(store: Store, before: int) -> int | None:
 
 def outbox_size(store: Store) -> int:
     """Submits that no worker has moved into the log yet."""
-    return int(_rows(store, f"SELECT count(*) FROM (SELECT 1 FROM outbox LIMIT {COUNT_LIMIT}) some")[0][0])
+    return int(_rows(store, f"SELECT count(*) FROM (SELECT 1 FROM outbox LIMIT {COUNT_LIMIT}) found")[0][0])
 
 
 # -- what follows the log --------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from ..domain.errors import (
 )
 from .append import Append, EventRow, Stored
 from .claim_order import choose, level
-from .clock import SystemClock
+from .clock import SystemClock, micros
 from .failpoint import failpoint
 from .mapper import event_id, evidence_of
 from .sql_store import check_seen
@@ -106,11 +106,11 @@ class MemoryStore:
 
     def now(self) -> int:
         """Wall clock, microseconds."""
-        return int(self.clock.now().timestamp() * 1_000_000)
+        return micros(self.clock.now())
 
     def lease_now(self) -> int:
         """Boot clock, microseconds."""
-        return int(self.clock.boottime() * 1_000_000)
+        return round(self.clock.boottime() * 1_000_000)
 
     def boot_id(self) -> str:
         """This boot."""
@@ -294,6 +294,7 @@ class MemoryStore:
         with self._lock:
             if epoch <= self._epoch:
                 raise ConflictError(f"the epoch is {self._epoch} already")
+            self._check([append])
             self._epoch = epoch
             for lease in self._leases.values():
                 lease["until"] = 0

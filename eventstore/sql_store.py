@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -81,6 +83,21 @@ class Pinned:
             self._connection = self.cursor = None
 
 
+class _OfThread:
+    """The connections of one thread; they are closed when it ends."""
+
+    def __init__(self, store: SqlStore) -> None:
+        self._store = weakref.ref(store)
+        self.pinned: dict[str, Pinned] = {}
+
+    def __del__(self) -> None:
+        """Give them back: threads come and go, a server's connections are few."""
+        store = self._store()
+        if store is not None and not store.is_foreign:
+            for pinned in self.pinned.values():
+                store.unpin(pinned)
+
+
 class SqlStore:
     """The half of the store that is the same on both databases."""
 
@@ -104,8 +121,13 @@ class SqlStore:
         """Refuse use after ``close`` or across ``fork``: a carried connection corrupts files and protocols."""
         if self._closed:
             raise StoreClosedError("this log was closed; open it again")
-        if os.getpid() != self._pid:
+        if self.is_foreign:
             raise StoreForkedError("this log was opened before fork(); open it in the child")
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether this is a forked child: nothing in here is its own."""
+        return os.getpid() != self._pid
 
     def pin(self) -> Pinned:
         """A connection that ``close`` will close."""
@@ -115,28 +137,33 @@ class SqlStore:
             self._pinned.append(pinned)
         return pinned
 
+    def unpin(self, pinned: Pinned) -> None:
+        """Close a connection before ``close`` does."""
+        pinned.close()
+        with self._guard, suppress(ValueError):  # closed with all others
+            self._pinned.remove(pinned)
+
     def _own(self, lane: str) -> Pinned:
         """This thread's connection for *lane*."""
         self.check_usable()
-        pinned: Pinned | None = getattr(self._local, lane, None)
-        if pinned is None:
-            pinned = self.pin()
-            setattr(self._local, lane, pinned)
-        return pinned
+        mine: _OfThread | None = getattr(self._local, "mine", None)
+        if mine is None:
+            mine = self._local.mine = _OfThread(self)
+        if lane not in mine.pinned:
+            mine.pinned[lane] = self.pin()
+        return mine.pinned[lane]
 
     def release_thread(self) -> None:
         """Give back what the calling thread holds, before it ends."""
-        for pinned in vars(self._local).values():
-            pinned.close()
-            with self._guard:
-                self._pinned.remove(pinned)
-        vars(self._local).clear()
+        self._local.__dict__.pop("mine", None)
 
     def close(self) -> None:
         """Give every connection back."""
         if self._closed:
             return
         self._closed = True
+        if self.is_foreign:
+            return  # they are the parent's: closing them here would end its sessions and drop its locks
         with self._guard:
             for pinned in self._pinned:
                 pinned.close()

@@ -8,10 +8,12 @@ holds the write lock: SQLite 3.7.0 to 3.51.2 can lose commits when one connectio
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import sqlite3
 import threading
-from contextlib import contextmanager
+import weakref
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -31,7 +33,7 @@ from ..domain.errors import (
 )
 from . import schema as s
 from .append import Append, EventRow
-from .clock import SystemClock, pause
+from .clock import SystemClock, micros, pause
 from .failpoint import failpoint
 from .sql_store import Pinned, SqlStore, check_seen
 from .sqlite_claim import SqliteClaims
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
     from ..domain.lease import Token
     from ..domain.ports import Clock
     from .store import ClaimQuery
+
+logger = logging.getLogger(__name__)
 
 APPLICATION_ID: Final = 0x4A4C4F47  # "JLOG"
 WAL_PAGES: Final = 4000  # checkpoint when the WAL is longer (16 MB of 4 KiB pages)
@@ -88,11 +92,28 @@ def make_engine(path: str | Path) -> sa.Engine:
         raise UnsafeStoreError(f"folder {file.parent} does not exist; create it, or choose another path")
     if file.is_symlink():
         raise UnsafeStoreError(f"{file} is a symbolic link; give the real path, two names for one database corrupt it")
+    _refuse_foreign(file)
     url = sa.URL.create("sqlite", database=str(file))
     arguments = {"timeout": BUSY_TIMEOUT_MS / 1000, "check_same_thread": False, "isolation_level": None}
     engine = sa.create_engine(url, connect_args=arguments, poolclass=sa.NullPool)
     sa.event.listen(engine, "connect", lambda driver, _: set_up(driver))
     return engine
+
+
+def _refuse_foreign(file: Path) -> None:
+    """Look before anything is changed: even the journal mode of somebody else's database is theirs."""
+    if not file.is_file() or not file.stat().st_size:
+        return
+    try:
+        with closing(sqlite3.connect(file)) as driver:
+            [application] = driver.execute("PRAGMA application_id").fetchone()
+            tables = [name for (name,) in driver.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    except sqlite3.OperationalError:  # busy or unreadable: whoever opens it next is told
+        return
+    except sqlite3.DatabaseError as error:
+        raise UnsafeStoreError(f"{file} is no SQLite database ({error}); choose another path") from error
+    if application not in {0, APPLICATION_ID} or (tables and "log_state" not in tables):
+        raise UnsafeStoreError(f"{file} is a database of something else; choose another path")
 
 
 def set_up(driver: Any) -> None:
@@ -127,6 +148,9 @@ class WriterLock:
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        # A forked child would go on holding the lock after the death of its parent.
+        forget = weakref.WeakMethod(self.close)
+        os.register_at_fork(after_in_child=lambda: (close := forget()) and close())
 
     def acquire(self, *, blocking: bool = True) -> bool:
         """Take it; False if another holds it and *blocking* is off."""
@@ -142,7 +166,9 @@ class WriterLock:
 
     def close(self) -> None:
         """Give the descriptor back."""
-        os.close(self._fd)
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
 
 
 class Lane:
@@ -182,17 +208,17 @@ class SqliteStore(SqlStore):
         if self._closed:
             return
         super().close()
-        for lane in self._lanes.values():
+        for lane in self._lanes.values():  # in a forked child they are closed already
             lane.lock.close()
         self._lanes.clear()
 
     def now(self) -> int:
         """Wall clock, microseconds."""
-        return int(self.clock.now().timestamp() * 1_000_000)
+        return micros(self.clock.now())
 
     def lease_now(self) -> int:
         """CLOCK_BOOTTIME, microseconds: a stepped wall clock can't matter."""
-        return int(self.clock.boottime() * 1_000_000)
+        return round(self.clock.boottime() * 1_000_000)
 
     def boot_id(self) -> str:
         """The kernel's name of this boot."""
@@ -222,10 +248,10 @@ class SqliteStore(SqlStore):
             return StoreBusyError(text)
         if code in _CORRUPT:
             return CorruptLogError(text)
+        if code in _FULL:  # also at COMMIT: a commit record that did not fit counts for nothing
+            return StoreFullError(text)
         if committing:
             return UnknownOutcomeError(text)
-        if code in _FULL:
-            return StoreFullError(text)
         if code in _IO or isinstance(error, sqlite3.ProgrammingError):
             return StoreUnavailableError(text)
         return StoreError(text)
@@ -255,6 +281,8 @@ class SqliteStore(SqlStore):
             self._commits += 1
             if self._commits % 64 == 0:
                 self._checkpoint_if_long(lane)
+        except (StoreError, sqlite3.Error, OSError) as error:  # what was appended stands, and is acknowledged
+            logger.warning("no checkpoint: %s", error)
         finally:
             lane.lock.release()
 
@@ -325,12 +353,13 @@ class SqliteStore(SqlStore):
 
     def checkpoint(self) -> None:
         """Write the WAL back into the file, as far as readers allow."""
-        lane = self.lane("append")
-        lane.lock.acquire()
-        try:
-            self._checkpoint(lane)
-        finally:
-            lane.lock.release()
+        lane = self.lane("checkpoint")  # not that of the appends: one may be under way
+        with lane.guard:
+            lane.lock.acquire()
+            try:
+                self._checkpoint(lane)
+            finally:
+                lane.lock.release()
 
     # -- append ------------------------------------------------------------------------------------------------------
 
@@ -481,7 +510,7 @@ class SqliteStore(SqlStore):
 
     def raise_epoch(self, append: Append, epoch: int) -> int:
         """See ``Store``."""
-        with self.writing("append") as cursor:
+        with self.writing("claim") as cursor:
             head = self.statements.head.run(cursor, {}).fetchone()[0]
             cursor.execute("UPDATE log_state SET epoch = ? WHERE id = 1 AND epoch < ?", (epoch, epoch))
             if cursor.rowcount != 1:

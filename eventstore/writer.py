@@ -213,7 +213,7 @@ class GroupWriter:
 
     def _commit_now(self, requests: list[_Request]) -> bool:
         """Commit in the caller's own thread if nobody else writes: spares two thread switches."""
-        if self._closing or self._waiting or not self._commit_lock.acquire(blocking=False):
+        if self._waiting or not self._commit_lock.acquire(blocking=False):
             return False
         try:
             if self._closing or not self.store.turn(blocking=False):

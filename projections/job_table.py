@@ -7,31 +7,19 @@ claim index and no part of the fold: the promoter and the claim set them right.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
 from ..domain import events as e
 from ..domain.status import CLAIMABLE, Status, Wish
+from ..eventstore.clock import micros as micros
+from ..eventstore.clock import moment as moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
-
 Row = dict[str, Any]
-
-
-def micros(moment: datetime) -> int:
-    """An aware datetime as whole microseconds since 1970, UTC: how every instant stands in a table."""
-    return (moment - _EPOCH) // _MICROSECOND
-
-
-def moment(value: int) -> datetime:
-    """Undo ``micros``."""
-    return _EPOCH + timedelta(microseconds=value)
 
 
 def _submitted(event: e.Submitted) -> Row:

@@ -50,6 +50,7 @@ def atomic(book: Book, batch: BaseBatch[Any]) -> Iterator[sa.Connection]:
             marks = {**book.marks, mark[0]: mark[1]}
             checkpoint = {"cursor": marks, "tallies": dict(book.tallies)}
             _drive_in(held.completing_units(units, checkpoint, uncommitted=True), transaction, log)
+            failpoint("atomic.before_commit")
     except BaseException:
         held.forget()
         raise

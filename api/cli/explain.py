@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...domain import events as e
 from ...domain import identity, queue
+from ...domain.status import ENDED
 from ...eventstore import inspection
 from .text import clean, clock_time, iso, moment, span
 
@@ -71,6 +72,9 @@ def _not_due(log: JobLog, row: JobRow) -> Iterator[Reason]:
     if row["status"] != "waiting":
         yield Reason("not-due", f"It is not due before {when}.", row["due_at"])
         return
+    if row["reason"] == "child":
+        yield _child(log, row)
+        return
     last = _last(log, row["id"], e.RetryScheduled)
     if last is None or not row["reason"]:
         yield Reason("asleep", f"It gave its worker back and sleeps until {when}.", row["due_at"])
@@ -79,6 +83,17 @@ def _not_due(log: JobLog, row: JobRow) -> Iterator[Reason]:
     failed = f"Unit {event.unit} failed on attempt {event.attempt} ({event.category}"
     text = f"{failed}{': ' if event.text else ''}{event.text}). The next attempt is due at {when} ({event.origin})."
     yield Reason("retry-scheduled", clean(text), row["due_at"], [position])
+
+
+def _child(log: JobLog, row: JobRow) -> Reason:
+    """Which child a parent waits for."""
+    rows = log.store.jobs(log.store.children(row["id"])).values()
+    going = [child for child in rows if child["status"] not in ENDED]
+    if not going:
+        return Reason("waiting-for-child", "Its child has ended; it goes on as soon as a worker looks.", row["due_at"])
+    first = f"job {going[0]['id']} ({clean(going[0]['kind'])}), which is {going[0]['status']}"
+    more = f", and {len(going) - 1:,} more" if len(going) > 1 else ""
+    return Reason("waiting-for-child", f"It waits for its child, {first}{more}.")
 
 
 def _queue_holds(log: JobLog, row: JobRow) -> Iterator[Reason]:

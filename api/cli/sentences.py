@@ -24,6 +24,7 @@ _RELEASES: Final = {
     "shutdown": "handed back: the worker was told to stop",
     "yield": "handed back behind other due jobs",
     "wait": "waits without a worker until {due}",
+    "child": "waits without a worker for a child to end",
     "pause": "handed back: a pause was asked for",
     "cancel": "handed back: a cancel was asked for",
 }
@@ -93,6 +94,7 @@ def _cancelled(event: e.Cancelled, _: datetime) -> str:
 
 _SENTENCES: Final[dict[type[Any], Callable[[Any, datetime], str]]] = {
     e.Submitted: _submitted,
+    e.Woken: lambda event, _: f"child {event.child_id} {event.status}: due again",
     e.Claimed: lambda event, _: f"claimed by {event.worker} (attempt {event.attempt})",
     e.ListFrozen: lambda event, _: f"list {event.name} stored: {event.count:,} items",
     e.UnitAttempted: lambda event, _: f"unit {event.unit}: attempt {event.attempt} begins",

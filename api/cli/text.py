@@ -33,7 +33,12 @@ def clean(text: str) -> str:
     """Show control, format and surrogate characters as escapes: they could move the cursor or reorder the line."""
     if _PRINTABLE.fullmatch(text):
         return text
-    return "".join(_escape(char) if unicodedata.category(char)[0] == "C" else char for char in text)
+    return "".join(_escape(char) if _steers(char) else char for char in text)
+
+
+def _steers(char: str) -> bool:
+    kind = unicodedata.category(char)
+    return kind[0] == "C" or kind in {"Zl", "Zp"}
 
 
 def _escape(char: str) -> str:

@@ -164,7 +164,7 @@ hidden byte w;
 #define READBACK true
 #endif
 
-#if defined(NODEDUP) || defined(NOLOOKUP)          /* MUTANT, VARIANT: results not looked up   */
+#if defined(NODEDUP) || defined(NOLOOKUP)          /* MUTANTS: results are not looked up       */
 #define RESULTS (BIT(ckpt) - 1)
 #else
 #define RESULTS units
@@ -184,6 +184,8 @@ hidden byte w;
 
 #ifdef NOFENCE                   /* MUTANT                                                     */
 #define FENCE true
+#elif defined(FENCE_NEWEST)                        /* MUTANT: on the newest token, not the row */
+#define FENCE (toktop == TOKEN(in.g))
 #elif defined(RELEASE_IGNORES_TOKEN)               /* MUTANT: DELETE ... WHERE job_id          */
 #define FENCE (in.kind == RELEASE || row && rowtok == TOKEN(in.g) && VALID)
 #else
@@ -240,7 +242,7 @@ inline honour(asks) {            /* paused or cancelled, in the commit that free
   if
   :: asks == PAUSE -> status = PAUSED; MARK(pause_honoured)
   :: asks == CANCEL -> status = CANCELLED; MARK(cancel_honoured)
-  :: else -> status = QUEUED
+  :: else -> status = QUEUED; MARK(queued_again)
   fi;
 #ifdef WISH_LATER                /* VARIANT: left to the next holder's first boundary          */
   if :: asks != NONE -> wish = NONE :: else fi;
@@ -312,7 +314,7 @@ inline land() {
      MUST(WISH, asked <= 1);
      if :: asked -> asked = 2; MARK(unit_recorded_after_the_wish) :: else fi;
      if :: in.ckpt <= in.u -> MARK(out_of_order) :: else fi;
-     units = units | BIT(in.u); ckpt = in.ckpt; crashed = false
+     units = units | BIT(in.u); ckpt = in.ckpt; crashed = false; MARK(unit_completed)
   :: in.kind == RELEASE -> drop_row(); honour(in.wish)
   :: in.kind == DONE ->
      MUST(S10, ckpt == U);
@@ -373,7 +375,7 @@ inline expire() {                /* transition: takeover, decided under the row 
 #endif
      MUST(S7, !live);
      w = takerwish;
-     insert(takercur); crashed = true; drop_row();
+     insert(takercur); crashed = true; drop_row(); MARK(expired);
 #if defined(WISH_LOST) || defined(WISH_LATER)      /* MUTANT, VARIANT                          */
      honour(NONE)
 #else
@@ -423,7 +425,7 @@ inline claim() {                 /* transition                                  
   MUST(S7, !row);                                  /* expired or released, both by an event    */
   toktop = TOKEN(grant); status = RUNNING;
   row = true; live = true; rowtok = toktop; rowg = grant;
-  me[p].g = grant; fold();
+  me[p].g = grant; fold(); MARK(claimed);
   if :: grant == T -> MARK(all_grants_used) :: else fi
 }
 
@@ -449,6 +451,13 @@ inline accept() {                /* ok; or unknown, then read back as ok        
   :: me[p].kind == ATTEMPT -> me[p].kind = 0
   :: else -> forget()
   fi
+}
+
+inline act() {                   /* the body's side effect                                     */
+#ifndef NODEDUP                  /* MUTANT: goes on, to show what follows                      */
+  MUST(S9, !(me[p].cur && HAS(units, me[p].u)));   /* not again what it could know is recorded */
+#endif
+  effect = effect | BIT(me[p].u)
 }
 
 #define NO_WISH  (me[p].wish == NONE)
@@ -504,7 +513,7 @@ body:
 #ifdef EFFECT_LATE               /* MUTANT: reported before it is done                         */
   :: d_step { complete_unit() }
 #endif
-  :: d_step { effect = effect | BIT(me[p].u); complete_unit() }
+  :: d_step { act(); complete_unit() }
   :: d_step { RENEWAL_REFUSED -> stop() }; goto end_idle
   :: d_step { forget(); MARK(killed_in_the_body) }; goto end_idle
   fi;
@@ -521,7 +530,7 @@ ask:                             /* send, send again while the answer is unknown
   :: d_step { ACCEPTED && me[p].kind == ATTEMPT -> accept() }; goto body
   :: d_step { ACCEPTED && me[p].kind == UNIT -> accept() }; goto boundary
   :: d_step { ACCEPTED && me[p].kind >= RELEASE -> accept() }; goto end_idle
-  :: d_step { me[p].lost -> MUST(S2, !me[p].landed); lose() }; goto end_idle
+  :: d_step { me[p].lost -> MUST(S2, !me[p].landed); lose(); MARK(refused_for_good) }; goto end_idle
   :: d_step { REFUSED && NEWER(TOKEN(me[p].g)) ->
        MUST(S2, !me[p].landed); lose(); MARK(newer_token) }; goto end_idle
   :: d_step { REFUSED && !NEWER(TOKEN(me[p].g)) && (me[p].kind == UNIT || wish == NONE) ->
@@ -572,8 +581,8 @@ end_taker:
 #else
   :: d_step { row && !live -> takercur = true; takerwish = wish; takertok = rowtok; expire() }
 #endif
-  :: d_step { timeout ->                           /* nobody can move: nothing may be left     */
-       MUST(L7, !row && (status >= PAUSED || grant == T)); MARK(quiet) }; break
+  :: timeout ->                                    /* nobody can move: nothing may be left     */
+     MUST(L7, !row && (status >= PAUSED || grant == T)); MARK(quiet); break
   od
 }
 
@@ -585,10 +594,10 @@ inline ask(asks) {
 }
 
 inline pause() {                 /* transition                                                 */
-  if :: w -> ask(PAUSE) :: else -> status = PAUSED; MARK(paused_while_queued) fi
+  if :: w -> ask(PAUSE); MARK(pause_requested) :: else -> status = PAUSED; MARK(paused_while_queued) fi
 }
 inline cancel() {                /* transition                                                 */
-  if :: w -> ask(CANCEL) :: else -> status = CANCELLED; MARK(cancelled_unheld) fi
+  if :: w -> ask(CANCEL); MARK(cancel_requested) :: else -> status = CANCELLED; MARK(cancelled_unheld) fi
 }
 inline resume() { status = QUEUED; MARK(resumed) } /* transition                               */
 

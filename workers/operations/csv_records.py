@@ -23,7 +23,7 @@ class CsvRecords:
     def __init__(self, dialect: Dialect, columns: Sequence[str], encoding: str) -> None:
         self._dialect, self._columns, self._encoding = dialect, columns, encoding
         self._width = len(columns)
-        self.newline = dialect.newline
+        self.newline, self.escape = dialect.newline, dialect.escapechar
         self.quote = _quote(dialect)
 
     def cut(self, lines: Lines) -> Records:

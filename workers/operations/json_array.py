@@ -37,16 +37,14 @@ class JsonArrayRows:
         """The next row, or None at the end."""
         if self._ended:
             return None
-        line = self._line
         try:
             if not self._find_element():
                 self._ended = True
                 return None
-            line = self._line
-            return self._element(line)
+            return self._element()
         except UnfitError as unfit:
             self._ended = True
-            return self._refused(unfit, line)
+            return self._refused(unfit, self._line)
 
     def _find_element(self) -> bool:
         """Go to the next element; False behind the array's end."""
@@ -65,7 +63,8 @@ class JsonArrayRows:
             raise UnfitError(Code.BROKEN_JSON, f"no element where element {self._row + 1} should be")
         return True
 
-    def _element(self, line: int) -> Row:
+    def _element(self) -> Row:
+        line = self._line
         try:
             value, end = self._decode_in_place()
         except (ValueError, RecursionError, UnfitError):

@@ -16,6 +16,7 @@ class JsonLines:
     """See ``LineFormat``."""
 
     newline = "\n"
+    escape = ""
     quote: re.Pattern[str] | None = None
 
     def __init__(self, encoding: str) -> None:

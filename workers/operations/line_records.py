@@ -28,6 +28,7 @@ class LineFormat(Protocol):
     """What one of the formats knows."""
 
     newline: str
+    escape: str  #: takes the meaning of the character behind it; mostly empty
     quote: re.Pattern[str] | None  #: group 1 is a quote between which a line break belongs to the record
 
     def cut(self, lines: Lines) -> Records:
@@ -134,6 +135,8 @@ def pass_over(decoded: Decoded, layout: LineFormat) -> Passed:
     """Find a record's end in constant memory: the first line break that has an even number of quotes before it."""
     size = lines = quotes = 0
     while chunk := decoded.read():
+        while layout.escape and chunk.endswith(layout.escape) and (more := decoded.read()):
+            chunk += more
         start = 0
         while end := chunk.find(layout.newline, start) + 1:
             quotes += _quotes(chunk[start:end], layout)

@@ -91,9 +91,9 @@ class Target:
     def write(self, connection: sa.Connection, fitted: Fitted) -> list[Row]:
         """Insert or upsert the rows in their order; answers those that a constraint refused, the others are written.
 
-        One statement a batch; if any row is refused, all are undone and repeated one by one.  The savepoints need
-        a transaction that the caller has begun and commits.
+        One statement a batch; if any row is refused, all are undone and repeated one by one.  The caller commits.
         """
+        _begin(connection)
         try:
             with connection.begin_nested():
                 for names, group in groupby(fitted.values, dict.keys):
@@ -123,6 +123,14 @@ class Target:
         if not updated:
             return statement.on_conflict_do_nothing(index_elements=unique)
         return statement.on_conflict_do_update(index_elements=unique, set_=updated)
+
+
+def _begin(connection: sa.Connection) -> None:
+    """Begin what SQLAlchemy takes for begun: sqlite3 by itself would let the first savepoint commit."""
+    if connection.dialect.name == "sqlite":
+        opened = connection.connection.dbapi_connection
+        if not getattr(opened, "in_transaction", True):
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _reason(problem: sa.exc.DBAPIError) -> str:

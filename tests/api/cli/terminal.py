@@ -31,6 +31,7 @@ class Answer(NamedTuple):
 
     @property
     def document(self) -> Any:
+        assert self.out, self.err
         return json.loads(self.out)
 
     @property

@@ -124,7 +124,7 @@ def test_looking_into_the_wrong_folder_makes_no_log(tmp_path: Path) -> None:
 
 
 def test_what_is_not_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr(main.cli, "main", broken)

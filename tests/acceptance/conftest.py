@@ -1,0 +1,69 @@
+"""A log with short leases on each database, with a target table and a file for effects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+import sqlalchemy as sa
+
+from joblog import JobLog
+from joblog.domain.job import Job
+from tests.acceptance import workers
+from tests.acceptance.app import effects, jobs
+from tests.acceptance.run_worker import LEASES
+
+
+@dataclass
+class Site:
+    """A log, and the world outside it."""
+
+    url: str
+    log: JobLog
+    folder: Path
+
+    @property
+    def args(self) -> dict[str, str]:
+        return {
+            "effects": str(self.folder / "effects"),
+            "gate": str(self.folder / "gate"),
+            "target": f"sqlite:///{self.folder / 'target.db'}",
+        }
+
+    def submit(self, kind: str, **options: object) -> UUID:
+        return self.log.submit(jobs.spec(kind, self.args, **options)).job_id
+
+    def effects(self) -> list[str]:
+        return effects(self.folder / "effects")
+
+    def finish(self, job_id: UUID) -> Job:
+        """With one healthy worker, to the end."""
+        with workers.working(self.url):
+            workers.until(lambda: self.log.row(job_id)["status"] not in {"queued", "running", "waiting"})
+        return self.log.job(job_id)
+
+    def topics(self, job_id: UUID) -> list[str]:
+        return [event.topic.removeprefix("joblog.job.") for event in self.log.store.read(job_id)]
+
+    def target(self, *, elsewhere: bool = False) -> list[int]:
+        engine = sa.create_engine(self.args["target"] if elsewhere else self.url)
+        try:
+            with engine.connect() as connection:
+                return list(connection.scalars(sa.text("SELECT n FROM target ORDER BY n")))
+        finally:
+            engine.dispose()
+
+
+@pytest.fixture
+def site(database_url: str, tmp_path: Path) -> Iterator[Site]:
+    with JobLog.open(database_url, leases=LEASES) as log:
+        made = Site(database_url, log, tmp_path)
+        for url in (database_url, made.args["target"]):
+            engine = sa.create_engine(url)
+            with engine.begin() as connection:
+                connection.execute(sa.text("CREATE TABLE target (n INTEGER)"))
+            engine.dispose()
+        yield made
