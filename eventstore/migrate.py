@@ -39,7 +39,7 @@ def _transaction(url: str) -> Iterator[sa.Connection]:
     else:
         from .postgres_store import make_engine
 
-        engine, lock, begin = make_engine(parsed), None, "BEGIN"
+        engine, lock, begin = make_engine(parsed, lease_seconds=None), None, "BEGIN"
     try:
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.exec_driver_sql(begin)

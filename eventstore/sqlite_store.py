@@ -279,7 +279,7 @@ class SqliteStore(SqlStore):
         lane = self.lane("append")
         try:
             self._commits += 1
-            if self._commits % 64 == 0:
+            if self._commits % 4 == 0:
                 self._checkpoint_if_long(lane)
         except (StoreError, sqlite3.Error, OSError) as error:  # what was appended stands, and is acknowledged
             logger.warning("no checkpoint: %s", error)

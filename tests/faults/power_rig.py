@@ -336,15 +336,10 @@ def _judge_all(report: Report, recording: Recording, count: int, rng: random.Ran
         report.fired["cut"] += 1
         found = judge(place, image, disk.told, heal=report.runs % HEALED == 0)
         if found:
-            kept = rig.keep(place, f"{CAMPAIGN}-{report.seed}-{report.runs}")
-            report.fail(f"image {report.runs}, cut {cut} of {len(recording.ops)} ({report.again}; kept in {kept})", found)
+            kept = rig.keep(place, f"{CAMPAIGN}-{report.seed}-{report.runs}") if stop else "nothing"
+            report.fail(f"image {report.runs}, cut {cut} of {len(recording.ops)} ({report.again}; kept: {kept})", found)
             if stop:
                 return
-
-
-def lost(report: Report) -> int:
-    """How many images lost an acknowledged event."""
-    return sum("S1 " in line or "S1:" in line for line in report.violations)
 
 
 # -- the process that is recorded ----------------------------------------------------------------------------------------

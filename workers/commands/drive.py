@@ -67,15 +67,14 @@ def run_all(commands: Sequence[Generator[Any, Any, T]], writer: GroupWriter) -> 
         for index, answer in waiting:
             try:
                 want = commands[index].send(answer)
-            except StopIteration as end:
-                results[index] = end.value
-            except JobLogError as error:
-                results[index] = error
-            else:
                 if isinstance(want, Append):
                     appends.append((index, want))
                 else:
                     upcoming.append((index, _answer(want, writer)))
+            except StopIteration as end:
+                results[index] = end.value
+            except JobLogError as error:
+                results[index] = error
         if appends:
             answers = writer.append_many([append for _, append in appends])
             upcoming += [(index, answer) for (index, _), answer in zip(appends, answers, strict=True)]

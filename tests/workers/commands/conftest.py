@@ -12,5 +12,6 @@ from tests.workers.commands.builders import assert_sound
 
 @pytest.fixture
 def log(backend: Backend) -> Iterator[JobLog]:  # noqa: F811 - the fixture
-    yield backend.open()
-    assert_sound(backend.open())
+    log = backend.open()
+    yield log
+    assert_sound(backend.reopen(log))
