@@ -24,8 +24,8 @@ CREATE OR REPLACE FUNCTION joblog_now() RETURNS bigint LANGUAGE sql VOLATILE AS
 $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint $$;
 """
 
-#: The key of the log's lock: the events table of this schema.
-LOCK: Final = "pg_advisory_xact_lock(7460711, 'events'::regclass::oid::bigint::int)"
+#: The key of the log's lock: the events table of this schema.  An oid is unsigned, the key is not.
+LOCK: Final = "pg_advisory_xact_lock(7460711, ('events'::regclass::oid::bigint - 2147483648)::int)"
 
 _SETTINGS: Final = """
   SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET enable_bitmapscan = off
@@ -185,7 +185,7 @@ BEGIN
           WHERE j.ready = 1 AND j.queue = p_queue AND j.kind = v_kind AND j.gate = v_gate AND j.priority = v_priority
             AND j.tenant > v_tenant ORDER BY j.tenant LIMIT 1;
           EXIT WHEN NOT FOUND;
-          v_tenants := v_tenants || v_tenant;
+          {counted}
         END LOOP;
         v_tenant := '';
         WHILE p_after <> '' AND cardinality(v_tenants) < p_limit LOOP
@@ -193,7 +193,7 @@ BEGIN
           WHERE j.ready = 1 AND j.queue = p_queue AND j.kind = v_kind AND j.gate = v_gate AND j.priority = v_priority
             AND j.tenant > v_tenant AND j.tenant <= p_after ORDER BY j.tenant LIMIT 1;
           EXIT WHEN NOT FOUND;
-          v_tenants := v_tenants || v_tenant;
+          {counted}
         END LOOP;
         CONTINUE WHEN cardinality(v_tenants) = 0;
         v_share := ceil(p_limit::numeric / cardinality(v_tenants));
@@ -201,11 +201,7 @@ BEGIN
         FOREACH v_tenant IN ARRAY v_tenants LOOP
           RETURN QUERY
             SELECT h.*, row_number() OVER () - 1, v_turn FROM (
-              SELECT {columns} FROM jobs_{p} j
-              WHERE j.ready = 1 AND j.queue = p_queue AND j.kind = v_kind AND j.gate = v_gate
-                AND j.priority = v_priority AND j.tenant = v_tenant AND j.due_at <= p_now AND j.vocabulary <= p_vocabulary
-                AND j.crashes <= p_crashes
-              ORDER BY j.due_at, j.id LIMIT v_share FOR UPDATE SKIP LOCKED) h;
+              SELECT {columns} FROM {fitting} v_share FOR UPDATE SKIP LOCKED) h;
           v_turn := v_turn + 1;
         END LOOP;
       END LOOP;
@@ -213,6 +209,17 @@ BEGIN
   END LOOP;
 END $$;
 """
+
+#: What a claim may take of one tenant.
+_FITTING: Final = """jobs_{p} j
+              WHERE j.ready = 1 AND j.queue = p_queue AND j.kind = v_kind AND j.gate = v_gate
+                AND j.priority = v_priority AND j.tenant = v_tenant AND j.due_at <= p_now AND j.vocabulary <= p_vocabulary
+                AND j.crashes <= p_crashes
+              ORDER BY j.due_at, j.id LIMIT"""
+
+#: A tenant has a turn only if it has a job that can be taken now.
+_COUNTED: Final = """PERFORM 1 FROM {fitting} 1 FOR UPDATE SKIP LOCKED;
+          IF FOUND THEN v_tenants := v_tenants || v_tenant; END IF;"""
 
 _TYPES: Final = {"id": "uuid", "priority": "smallint"}
 _TEXTS: Final = frozenset({"kind", "tenant", "queue", "gate", "exclusive_key"})
@@ -223,7 +230,11 @@ def claim_function(parity: int) -> str:
     types = {name: _TYPES.get(name, "text" if name in _TEXTS else "bigint") for name in CLAIM_COLUMNS}
     returns = ", ".join(f'"{name}" {kind}' for name, kind in types.items())
     columns = ", ".join(f'j."{name}"' for name in CLAIM_COLUMNS)
-    return _CLAIM.format(p=parity, settings=_SETTINGS, returns=returns, columns=columns)
+    fitting = _FITTING.format(p=parity)
+    counted = _COUNTED.format(fitting=fitting)
+    return _CLAIM.format(
+        p=parity, settings=_SETTINGS, returns=returns, columns=columns, fitting=fitting, counted=counted
+    )
 
 
 def append_function(parity: int) -> str:

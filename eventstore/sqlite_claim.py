@@ -30,7 +30,6 @@ CLAIM_COLUMNS: Final = (
     "crashes",
     "updated_at",
 )
-_LAST: Final = "\U0010ffff"
 
 
 class SqliteClaims:
@@ -63,10 +62,13 @@ class _Scan:
     def __init__(self, cursor: Any, parity: int, now: int, query: ClaimQuery) -> None:
         self._cursor, self._now, self._query = cursor, now, query
         self._from = f"FROM jobs_{parity} INDEXED BY jobs_{parity}_claim WHERE ready = 1 AND queue = ?"
-        self._heads = (
-            f"SELECT {', '.join(CLAIM_COLUMNS)} {self._from} AND kind = ? AND gate = ? AND priority = ? AND tenant = ? "
-            "AND due_at <= ? AND vocabulary <= ? AND crashes <= ? ORDER BY due_at, id LIMIT ?"
+        fitting = (
+            f"{self._from} AND kind = ? AND gate = ? AND priority = ? AND tenant = ? "
+            "AND due_at <= ? AND vocabulary <= ? AND crashes <= ?"
         )
+        self._fits = f"SELECT 1 {fitting} LIMIT 1"
+        self._heads = f"SELECT {', '.join(CLAIM_COLUMNS)} {fitting} ORDER BY due_at, id LIMIT ?"
+        self._bounds = (now, query.vocabulary, query.max_crashes)
 
     def _first(self, sql: str, *params: Any) -> Any:
         return self._cursor.execute(sql, params).fetchone()
@@ -123,10 +125,10 @@ class _Scan:
         while (row := self._first(sql, queue, kind, gate, priority)) is not None:
             lane = (queue, kind, gate, row[0])
             tenants = self._tenants(lane)
-            share = -(-self._query.limit // len(tenants))
+            share = -(-self._query.limit // max(len(tenants), 1))
             heads: list[JobRow] = []
             for turn, tenant in enumerate(tenants):
-                params = (*lane, tenant, self._now, self._query.vocabulary, self._query.max_crashes, share)
+                params = (*lane, tenant, *self._bounds, share)
                 for index, values in enumerate(self._cursor.execute(self._heads, params).fetchall()):
                     head = dict(zip(CLAIM_COLUMNS, values, strict=True))
                     head["round"], head["turn"] = index, turn
@@ -139,15 +141,15 @@ class _Scan:
         return found
 
     def _tenants(self, lane: tuple[str, str, str, int]) -> list[str]:
-        """Up to *limit* tenants with ready jobs in the lane, starting behind the one that was served last."""
-        sql = (
-            f"SELECT tenant {self._from} AND kind = ? AND gate = ? AND priority = ? AND tenant > ? AND tenant <= ? "
-            "ORDER BY tenant LIMIT 1"
-        )
+        """Up to *limit* tenants with jobs to take in the lane, starting behind the one that was served last."""
+        sql = f"SELECT tenant {self._from} AND kind = ? AND gate = ? AND priority = ? AND tenant > ? ORDER BY tenant LIMIT 1"
+        served = self._query.after_tenant
         found: list[str] = []
-        for after, upto in ((self._query.after_tenant, _LAST), ("", self._query.after_tenant)):
-            tenant = after
-            while len(found) < self._query.limit and (row := self._first(sql, *lane, tenant, upto)) is not None:
-                found.append(row[0])
+        for tenant, last in ((served, None), ("", served)):
+            while len(found) < self._query.limit and (row := self._first(sql, *lane, tenant)) is not None:
                 tenant = row[0]
+                if last is not None and tenant > last:
+                    break
+                if self._first(self._fits, *lane, tenant, *self._bounds) is not None:
+                    found.append(tenant)
         return found

@@ -177,6 +177,12 @@ class Lane:
     def __init__(self, pinned: Pinned, lock: WriterLock) -> None:
         self.pinned, self.lock = pinned, lock
         self.guard = threading.RLock()
+        self._changes = 0
+
+    def changes(self) -> int:
+        """Rows changed through this connection since this was last asked."""
+        before, self._changes = self._changes, self.pinned.driver.total_changes
+        return max(self._changes - before, 0)  # a connection that was reopened starts at 0
 
 
 class SqliteStore(SqlStore):
@@ -190,7 +196,7 @@ class SqliteStore(SqlStore):
         self._wal_path = self.path.with_name(self.path.name + "-wal")
         self._lanes: dict[str, Lane] = {}
         self._checkpointer = self.pin()
-        self._commits = 0
+        self._commits = self._wal_pages = self._wal_size = 0
         self._upsert_snapshot = self.statements.compile(
             self.statements.upsert(s.snapshots, "stream_id", newer="version")
         )
@@ -278,11 +284,7 @@ class SqliteStore(SqlStore):
         """Checkpoint if the WAL has grown, then let others write."""
         lane = self.lane("append")
         try:
-            self._commits += 1
-            if self._commits % 4 == 0:
-                self._checkpoint_if_long(lane)
-        except (StoreError, sqlite3.Error, OSError) as error:  # what was appended stands, and is acknowledged
-            logger.warning("no checkpoint: %s", error)
+            self._checkpoint_if_long(lane)
         finally:
             lane.lock.release()
 
@@ -299,6 +301,8 @@ class SqliteStore(SqlStore):
             failpoint("append.before_commit")
             cursor.execute("COMMIT")
             failpoint("append.after_commit")
+            self._commits += 1
+            self._wal_pages += 3 + lane.changes()
         except BaseException as error:
             self._roll_back(lane)
             mine = self.translate(error, committing=committing)
@@ -326,16 +330,27 @@ class SqliteStore(SqlStore):
             try:
                 with self._write(lane) as cursor:
                     yield cursor
+                if name != "renew":  # which nothing may delay
+                    self._checkpoint_if_long(lane)
             finally:
                 lane.lock.release()
 
     def _checkpoint_if_long(self, lane: Lane) -> None:
+        """The WAL's file is used again from its start after a checkpoint and never shrinks, so its size does not tell.
+
+        What this process wrote is counted, at about a page a row; what others wrote shows once the file grows.
+        """
+        if self._wal_pages < WAL_PAGES and self._commits % 64:
+            return
         try:
             size = self._wal_path.stat().st_size
+            if size > WAL_PAGES * 4096 and (self._wal_pages >= WAL_PAGES or size > self._wal_size):
+                self._checkpoint(lane)
+                self._wal_pages, self._wal_size = 0, size
         except FileNotFoundError:
             return
-        if size > WAL_PAGES * 4096:
-            self._checkpoint(lane)
+        except (StoreError, sqlite3.Error, OSError) as error:  # what was written stands, and is acknowledged
+            logger.warning("no checkpoint: %s", error)
 
     def _checkpoint(self, lane: Lane) -> None:
         """PASSIVE on connection B while A holds the write lock, which keeps every writer out."""

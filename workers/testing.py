@@ -170,9 +170,10 @@ class Lab:
             self.clock.advance((job.due_at - self.clock.now()).total_seconds())
         self.log.promote()
         for held in claiming.claim(self.log, "lab", queues=[job.queue], limit=1, kinds=[operation.kind]):
-            self._execute(operation, held)
+            self.execute(operation, held)
 
-    def _execute(self, operation: Operation[Any, Any], held: Held) -> None:
+    def execute(self, operation: Operation[Any, Any], held: Held) -> None:
+        """Run a claimed job to its next boundary."""
         jobs = Jobs()
         jobs.add(operation)
         with ThreadPoolExecutor(1) as threads:

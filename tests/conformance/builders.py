@@ -30,7 +30,8 @@ def an_append(stream: UUID | None = None, expected: int = 0, *, size: int = 1, *
     """Events for the end of a stream that is no job's."""
     name = uuid4().hex
     rows = [
-        EventRow(expected + 1 + i, "test.happened", orjson.dumps({"event_id": f"{name}.{i}", "n": i})) for i in range(size)
+        EventRow(expected + 1 + i, "test.happened", orjson.dumps({"event_id": f"{name}.{i}", "n": i}))
+        for i in range(size)
     ]
     return Append(stream or uuid4(), expected, rows, f"{name}.0", **more)
 

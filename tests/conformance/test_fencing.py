@@ -165,9 +165,7 @@ def takeover(log: JobLog, held: Held, *, proven: bool = False) -> Append:
 
 
 @pytest.mark.parametrize(("micros", "lands"), [(-1, False), (0, True)])
-def test_a_lease_is_taken_over_at_its_end_not_before(
-    backend: Backend, log: JobLog, micros: int, lands: bool
-) -> None:
+def test_a_lease_is_taken_over_at_its_end_not_before(backend: Backend, log: JobLog, micros: int, lands: bool) -> None:
     """LEA-09: decided by the store's clock under the row's lock."""
     held = claimed(log)
     append = takeover(log, held)

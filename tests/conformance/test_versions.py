@@ -156,7 +156,9 @@ def test_an_append_to_many_streams_is_all_or_nothing(log: JobLog) -> None:
 def test_events_of_one_append_follow_each_other(log: JobLog, versions: tuple[int, ...]) -> None:
     stream = uuid4()
     log.writer.append(an_append(stream))
-    rows = [EventRow(version, "test.happened", orjson.dumps({"event_id": f"x{i}"})) for i, version in enumerate(versions)]
+    rows = [
+        EventRow(version, "test.happened", orjson.dumps({"event_id": f"x{i}"})) for i, version in enumerate(versions)
+    ]
 
     answer = log.writer.append(Append(stream, 1, rows, "x0"))
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from uuid import UUID
 from typing import Any
+from uuid import UUID
 
 import orjson
 

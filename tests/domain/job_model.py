@@ -15,7 +15,7 @@ class JobModel:
         self.grants: list[int] = []
         self.facts: dict[str, Any] = {"status": "queued", "wish": "", "due_at": now, "tries": {}, "tallies": {}}
         self.facts |= dict.fromkeys(("done", "skipped", "sequence", "failures", "crashes"), 0)
-        self.total, self.attempts = total, attempts
+        self.total, self.attempts, self.waits_for_child = total, attempts, False
 
     def __getitem__(self, fact: str) -> Any:
         return self.facts[fact]
@@ -28,6 +28,7 @@ class JobModel:
         wished = {"pause": "paused", "cancel": "cancelled"}.get(self["wish"], status)
         goes_on = status in {"queued", "waiting"} or self["wish"] == "cancel"
         self.facts |= facts | {"status": wished if goes_on else status, "wish": ""}
+        self.waits_for_child = False
 
     def claim(self, now: datetime) -> Answer:
         if self["status"] == "running":
@@ -81,6 +82,12 @@ class JobModel:
         due_at = max(at or now, self["due_at"]) if moved else self["due_at"]
         self.stop(how, failures=self["failures"] + failed, due_at=due_at)
         return None
+
+    def wake(self, now: datetime) -> bool:
+        if self.waits_for_child and self["status"] == "waiting":
+            self.facts["due_at"] = now
+            return True
+        return False
 
     def ask(self, command: str, now: datetime) -> Answer:
         match self["status"], self["wish"], command:

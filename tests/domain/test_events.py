@@ -10,6 +10,7 @@ from eventsourcing.domain import OriginatorIDError, OriginatorVersionError
 
 from joblog.domain import events as e
 from joblog.domain import log_events, queue
+from joblog.domain.identity import LOG_STREAM
 from joblog.domain.job import Actor, Job, fold
 from joblog.domain.lease import Lease, Token
 from joblog.domain.status import Status
@@ -189,6 +190,13 @@ def test_every_failure_text_is_cut_before_it_becomes_an_event() -> None:
     assert len(texts) == 7
     assert all(len(text) <= 6 * TEXT_LIMIT for text in texts)
     assert all(len(orjson.dumps(text)) < 10_000 for text in texts)
+
+
+def test_raising_the_epoch_says_who_and_why() -> None:
+    event = log_events.EpochRaised.made(3, NOW, epoch=2, actor="ada", reason="restored")
+
+    assert (event.originator_id, event.originator_version) == (LOG_STREAM, 3)
+    assert vars(event).keys() == required(log_events.EpochRaised)
 
 
 def test_a_lease_in_a_job_is_the_one_its_event_granted() -> None:

@@ -1,6 +1,7 @@
 """Submit, claim, lease, takeover."""
 
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
 
@@ -11,7 +12,7 @@ from joblog.domain.errors import (
     LeaseLostError,
     NotDueError,
 )
-from joblog.domain.job import Actor, claim_from_row
+from joblog.domain.job import Actor, Job, claim_from_row
 from joblog.domain.lease import Lease, Token
 from joblog.domain.status import Status
 from tests.domain.builders import (
@@ -31,6 +32,8 @@ from tests.domain.builders import (
     schedule,
     units,
 )
+
+CHILD = UUID(int=7)
 
 
 def test_a_submitted_job_is_queued_and_due_at_once() -> None:
@@ -141,6 +144,38 @@ def test_a_release_may_name_when_the_job_goes_on() -> None:
     assert job.status is Status.WAITING
     with pytest.raises(NotDueError):
         claim(job)
+
+
+def a_parent() -> Job:
+    job, token = a_claimed_job()
+    job.release(token, cause="child", due_at=NOW + HOUR, now=NOW)
+    return job
+
+
+def test_the_end_of_a_child_makes_a_waiting_parent_due() -> None:
+    parent = a_parent()
+    assert (parent.status, parent.reason) == (Status.WAITING, "child")
+
+    assert parent.wake(CHILD, Status.FAILED, now=NOW + SECOND)
+    assert (parent.status, parent.due_at) == (Status.WAITING, NOW + SECOND)
+    claim(parent, now=NOW + SECOND)
+    assert parent.reason == ""
+
+
+def test_the_end_of_a_child_shortens_no_other_wait() -> None:
+    """S11: not that of a provider, of an operator, or of a job's own sleep."""
+    retried, token = a_claimed_job()
+    schedule(retried, token, at=NOW + HOUR)
+    asleep, token = a_claimed_job()
+    asleep.release(token, cause="wait", due_at=NOW + HOUR, now=NOW)
+    paused = a_parent()
+    paused.pause(ADA, now=NOW)
+    running, _ = a_claimed_job()
+
+    for job in (retried, asleep, paused, running):
+        before = frozen(job)
+        assert not job.wake(CHILD, Status.COMPLETED, now=NOW)
+        assert frozen(job) == before
 
 
 def test_a_release_never_makes_a_job_due_earlier() -> None:

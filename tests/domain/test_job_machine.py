@@ -184,10 +184,10 @@ class JobMachine(RuleBasedStateMachine):
         self.both(expected, lambda: schedule(self.job, self.token, unit, at=at, now=self.now))
 
     @precondition(is_running)
-    @rule(how=st.sampled_from(["yield", "shutdown", "wait", "park", "park", "fail"]), wait=st.none() | WAITS)
+    @rule(how=st.sampled_from(["yield", "shutdown", "wait", "child", "park", "park", "fail"]), wait=st.none() | WAITS)
     def stop(self, how: str, wait: timedelta | None) -> None:
         at = None if wait is None else self.now + wait
-        ends = {"wait": "waiting", "park": "paused", "fail": "failed"}.get(how, "queued")
+        ends = {"wait": "waiting", "child": "waiting", "park": "paused", "fail": "failed"}.get(how, "queued")
         expected = self.model.end(ends, self.now, at)
         if how == "park":
             run = partial(self.job.park, self.token, reason="quota", text="", not_before=at)
@@ -196,12 +196,18 @@ class JobMachine(RuleBasedStateMachine):
         else:
             run = partial(self.job.release, self.token, cause=how, due_at=at)
         self.both(expected, partial(run, now=self.now))
+        self.model.waits_for_child = how == "child"
 
     @precondition(is_running)
     @rule()
     def complete(self) -> None:
         expected = self.model.end("completed", self.now)
         self.both(expected, lambda: self.job.complete(self.token, now=self.now))
+
+    @rule()
+    def a_child_ends(self) -> None:
+        expected = self.model.wake(self.now)
+        assert self.job.wake(self.job.id, Status.COMPLETED, now=self.now) is expected
 
     @precondition(is_alive)
     @rule(command=st.sampled_from(["pause", "pause", "resume", "resume", "resume", "retry_now", "retry_now", "cancel"]))
@@ -268,6 +274,8 @@ def check_log(log: list[Any]) -> None:
                 assert sequence == settled
             case e.Resumed(cause="retry"):
                 not_before = event.due_at
+            case e.Woken():
+                not_before = event.timestamp
         assert job.due_at >= not_before
         not_before = job.due_at
 

@@ -127,6 +127,11 @@ def test_a_value_that_no_store_keeps_is_refused_by_its_path(bad: Any, path: str)
     str(refused.value).encode()
 
 
+def test_a_tuple_is_refused_because_a_resumed_run_would_get_a_list() -> None:
+    with pytest.raises(UnstorableError, match="args: a tuple would come back as a list; pass a list"):
+        storable.payload((1, 2), "args")
+
+
 def test_a_long_key_is_cut_in_the_path() -> None:
     with pytest.raises(UnstorableError) as refused:
         storable.payload({"k" * 1000: math.nan}, "args")

@@ -426,7 +426,7 @@ inline claim() {                 /* transition                                  
   toktop = TOKEN(grant); status = RUNNING;
   row = true; live = true; rowtok = toktop; rowg = grant;
   me[p].g = grant; fold(); MARK(claimed);
-  if :: grant == T -> MARK(all_grants_used) :: else fi
+  if :: grant >= T -> MARK(all_grants_used) :: else fi
 }
 
 inline attempt_unit() { me[p].kind = ATTEMPT }     /* transition: committed before the body    */
@@ -582,7 +582,7 @@ end_taker:
   :: d_step { row && !live -> takercur = true; takerwish = wish; takertok = rowtok; expire() }
 #endif
   :: timeout ->                                    /* nobody can move: nothing may be left     */
-     MUST(L7, !row && (status >= PAUSED || grant == T)); MARK(quiet); break
+     MUST(L7, !row && (status >= PAUSED || grant >= T)); MARK(quiet); break
   od
 }
 

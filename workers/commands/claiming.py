@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ...domain import storable
 from ...domain.errors import (
     EpochChangedError,
     GenerationChangedError,
     JobLogError,
+    LeaseHeldError,
     LeaseLostError,
     StoreBusyError,
     UnknownEventError,
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from .log import JobLog
 
 logger = logging.getLogger(__name__)
+
+#: Answers to a takeover that came too late: the holder or another reaper was there first.
+_TAKEN_BY_OTHERS: Final = (LeaseLostError, LeaseHeldError, WrongStateError, VersionConflictError)
 
 _Claim = tuple["JobRow", Append, Token]
 
@@ -188,10 +192,15 @@ def renew(log: JobLog, held: Iterable[Held]) -> list[Held]:
 def expire(log: JobLog, by: str, *, limit: int) -> list[Reclaimed]:
     """Take back jobs whose lease has passed its end by the store's clock; the row under its lock decides."""
     storable.name(by, "by")
-    boot = log.store.boot_id()
+    leases = log.store.expired(limit + len(log.parked))
+    if not leases:
+        return []
+    epoch, boot = log.store.state().epoch, log.store.boot_id()  # the newest: this process may not have met it yet
     taken: list[Reclaimed] = []
-    for lease in log.store.expired(limit):
-        if lease.token.epoch < log.writer.seen.epoch:
+    for lease in leases:
+        if lease.job_id in log.parked:
+            continue
+        if lease.token.epoch < epoch:
             cause, counts = "epoch-raised", False
         elif lease.boot_id != boot:
             cause, counts = "reboot", False
@@ -200,8 +209,10 @@ def expire(log: JobLog, by: str, *, limit: int) -> list[Reclaimed]:
         answer = reclaim(log, lease, by, cause=cause, proven=False, counts=counts)
         if isinstance(answer, Reclaimed):
             taken.append(answer)
-        elif not isinstance(answer, (LeaseLostError, WrongStateError, VersionConflictError)):
+        elif not isinstance(answer, _TAKEN_BY_OTHERS):
             logger.warning("job %s could not be taken back: %s", lease.job_id, answer)
+            if isinstance(answer, UnknownEventError):
+                log.parked.add(lease.job_id)  # left to newer code; it must not stand in the way of the others
     return taken
 
 

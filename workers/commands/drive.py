@@ -63,23 +63,24 @@ def run_all(commands: Sequence[Generator[Any, Any, T]], writer: GroupWriter) -> 
     waiting: list[tuple[int, Any]] = [(index, None) for index in range(len(commands))]
     while waiting:
         appends: list[tuple[int, Append]] = []
-        upcoming: list[tuple[int, Any]] = []
         for index, answer in waiting:
             try:
-                want = commands[index].send(answer)
-                if isinstance(want, Append):
-                    appends.append((index, want))
-                else:
-                    upcoming.append((index, _answer(want, writer)))
+                appends.append((index, _next_append(commands[index], answer, writer)))
             except StopIteration as end:
                 results[index] = end.value
             except JobLogError as error:
                 results[index] = error
-        if appends:
-            answers = writer.append_many([append for _, append in appends])
-            upcoming += [(index, answer) for (index, _), answer in zip(appends, answers, strict=True)]
-        waiting = upcoming
+        answers = writer.append_many([append for _, append in appends]) if appends else []
+        waiting = [(index, answer) for (index, _), answer in zip(appends, answers, strict=True)]
     return results
+
+
+def _next_append(command: Generator[Any, Any, Any], answer: Any, writer: GroupWriter) -> Append:
+    """Do everything that *command* wants before its next append."""
+    want = command.send(answer)
+    while not isinstance(want, Append):
+        want = command.send(_answer(want, writer))
+    return want
 
 
 async def run_soon(command: Generator[Any, Any, T], writer: GroupWriter, readers: Executor | None) -> T:

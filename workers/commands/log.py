@@ -76,6 +76,7 @@ class JobLog:
         self.application = LogApplication(StoreRecorder(store, self.writer, self.waker), self.ids)
         self.mapper: OrjsonMapper = self.application.mapper  # type: ignore[assignment]
         self.served_tenant = ""  #: where the turn of the tenants stands
+        self.parked: set[UUID] = set()  #: jobs of dead holders that only newer code can take back
         self._offset = timedelta(0)
         self._snapshots: dict[UUID, SnapshotRow] = {}
         self._snapshot_lock = threading.Lock()

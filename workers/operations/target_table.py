@@ -11,6 +11,7 @@ from sqlalchemy.schema import CreateTable
 from sqlalchemy.types import TypeEngine
 
 from ...domain import storable
+from ...domain.errors import InvalidFieldError
 from .conversion import check_types
 from .errors import TargetRefusedError
 
@@ -45,6 +46,8 @@ class TargetSpec:
         storable.name(self.table, "table")
         storable.name(self.schema, "schema", empty=True)
         storable.name(self.row_key, "row_key", empty=True)
+        if isinstance(self.key, str):
+            raise InvalidFieldError("key", "a text", "give a list of columns")
         for index, column in enumerate(self.key):
             storable.name(column, f"key[{index}]")
         check_types(self.columns)

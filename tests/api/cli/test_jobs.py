@@ -159,11 +159,10 @@ def test_a_long_life_is_cut_at_its_beginning(
 ) -> None:
     monkeypatch.setattr("joblog.api.cli.history.SHOWN", 3)
     job_id = submit(log)
-    for worker in ("host-1", "host-2"):
+    for worker, units in (("host-1", (1, 2)), ("host-2", (3, 4))):
         held = claimed(log, worker)
-        work(held, *range(2))
+        work(held, *units)
         held.release("shutdown")
-        log.promote()
 
     history = cli("show", job_id, "--json").document["history"]
 
@@ -171,6 +170,7 @@ def test_a_long_life_is_cut_at_its_beginning(
     assert [turn["text"] for turn in history[1:]] == [
         "handed back: the worker was told to stop",
         "claimed by host-2 (attempt 2)",
+        "2 units done, to checkpoint 4",
         "handed back: the worker was told to stop",
     ]
 

@@ -275,7 +275,6 @@ def test_an_answer_for_each_of_many(log: JobLog, backend: Backend) -> None:
         ]
     )
 
-    assert [answer if isinstance(answer, JobLogError) else "ok" for answer in answers][0::4] == ["ok", "ok"]
     assert [type(answer) for answer in answers] == [int, LeaseLostError, UnitDoneError, UnstorableError, int]
     assert log.writer.batches == before + 1
     assert log.job(held[2].job_id).cursor == 7

@@ -48,9 +48,7 @@ def test_a_gzip_file_of_several_parts_is_read_to_its_end(tmp_path: Path) -> None
     assert values(planned(path)) == [{"a": "1"}, {"a": "2"}]
 
 
-@pytest.mark.parametrize(
-    "method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]
-)
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_every_method_of_the_standard_library_is_unpacked(tmp_path: Path, method: int) -> None:
     path = archive(tmp_path / "t.zip", ("t.csv", CONTENT), method=method)
 

@@ -175,7 +175,7 @@ def test_text_behind_a_closing_quote_is_glued_on_where_that_is_declared(tmp_path
 
 
 def test_a_value_of_a_mebibyte_is_read_and_a_longer_one_is_not(tmp_path: Path) -> None:
-    content = f"a,b\n1,{'x' * FIELD_LIMIT}\n2,\"{'y' * 2 * FIELD_LIMIT}\n\"\n3,4\n"
+    content = f'a,b\n1,{"x" * FIELD_LIMIT}\n2,"{"y" * 2 * FIELD_LIMIT}\n"\n3,4\n'
     plan = a_plan(tmp_path, content)
 
     assert problems(plan) == [(2, 3, "over-long", "b")]
@@ -186,7 +186,7 @@ def test_a_value_of_a_mebibyte_is_read_and_a_longer_one_is_not(tmp_path: Path) -
 @pytest.mark.parametrize("escape", ["", "\\"])
 def test_a_record_of_any_length_is_passed_over_to_its_end(tmp_path: Path, escape: str) -> None:
     quoted = f'{escape or chr(34)}"'
-    long = f"\"{'x,1' * 20}{quoted}\n{'y,2' * 20}\n{quoted}{quoted}{quoted}\""
+    long = f'"{"x,1" * 20}{quoted}\n{"y,2" * 20}\n{quoted}{quoted}{quoted}"'
     dialect = {"delimiter": ",", "escapechar": escape, "doublequote": not escape}
     plan = a_plan(tmp_path, f"a,b\n1,2\n3,{long}\n5,6\n\n7,8\n", dialect=dialect)
 
@@ -197,7 +197,7 @@ def test_a_record_of_any_length_is_passed_over_to_its_end(tmp_path: Path, escape
 
 
 def test_a_too_long_record_with_an_open_quote_ends_reading(tmp_path: Path) -> None:
-    plan = a_plan(tmp_path, "a,b\n1,2\n3,\"" + "x\n" * 50, dialect={"delimiter": ","})
+    plan = a_plan(tmp_path, 'a,b\n1,2\n3,"' + "x\n" * 50, dialect={"delimiter": ","})
 
     with limits(chunk=8, record=50, field=50):
         assert problems(plan) == [(2, 3, "unclosed-quote", "")]

@@ -91,9 +91,7 @@ def test_the_columns_are_those_of_the_first_rows_in_their_order(tmp_path: Path, 
         ('{"a": ' + '{"b":' * 5000 + "1" + "}" * 5001, "too-deep", ""),
     ],
 )
-def test_a_bad_element_costs_one_row_and_counts(
-    tmp_path: Path, made: Any, bad: str, code: str, column: str
-) -> None:
+def test_a_bad_element_costs_one_row_and_counts(tmp_path: Path, made: Any, bad: str, code: str, column: str) -> None:
     plan = made(tmp_path, '{"a": 1}', bad, '{"a": 3}')
 
     assert problems(plan) == [(2, plan.start.line + 1 + (made is array), code, column)]

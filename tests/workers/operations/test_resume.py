@@ -17,7 +17,9 @@ from joblog.workers.operations.sources import FileSource
 from tests.workers.operations.source_files import CONTAINERS, limits, planned, read, write
 
 CHARS = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
-HARD = st.sampled_from(['"', "'", ",", ";", "\n", "\r\n", "\r", "\\", "é", "\u2028", "\x85", "\x0b", "😀", "਀", " ", "x"])
+HARD = st.sampled_from(
+    ['"', "'", ",", ";", "\n", "\r\n", "\r", "\\", "é", "\u2028", "\x85", "\x0b", "😀", "਀", " ", "x"]
+)
 FIELDS = st.lists(HARD | st.text(CHARS, max_size=3), max_size=5).map("".join)
 SHORT = st.text("ab,\"'\n\r\\;[]{}: \0é\t1", max_size=12)
 TABLES = st.integers(1, 4).flatmap(
@@ -123,7 +125,9 @@ def test_a_cursor_holds_in_any_bytes_that_are_called_csv(
     content: bytes, chunk: int, size: int, data: st.DataObject | None
 ) -> None:
     encoding = data.draw(st.sampled_from(["", "latin-1", "utf-8", "utf-16-le", "cp1252"])) if data else ""
-    dialect = data.draw(st.sampled_from([{}, {"strict": False}, {"escapechar": "\\"}, {"newline": "\r"}])) if data else {}
+    dialect = (
+        data.draw(st.sampled_from([{}, {"strict": False}, {"escapechar": "\\"}, {"newline": "\r"}])) if data else {}
+    )
     check_file(b"a,b\n" + content, "t.csv", "plain", chunk, size, format="csv", encoding=encoding, dialect=dialect)
 
 
@@ -133,7 +137,9 @@ def test_a_cursor_holds_in_any_bytes_that_are_called_ndjson(content: bytes, chun
 
 
 JSON_PIECES = st.lists(
-    st.sampled_from(['{"a":1}', '{"a":"é"}', "[1]", "12", "1.5e3", "nul", "true", ",", ",", " ", "\n", "]", "{", '"', "\\"]),
+    st.sampled_from(
+        ['{"a":1}', '{"a":"é"}', "[1]", "12", "1.5e3", "nul", "true", ",", ",", " ", "\n", "]", "{", '"', "\\"]
+    ),
     max_size=14,
 ).map(lambda parts: "".join(parts).encode())
 

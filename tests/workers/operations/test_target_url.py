@@ -30,7 +30,8 @@ def test_a_url_with_a_password_is_refused_and_not_repeated(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["sqlite:///x.db", "sqlite://", "postgresql+psycopg://ada@h:5433/db", "postgresql:///db?host=/run", "env:DB_1"]
+    "url",
+    ["sqlite:///x.db", "sqlite://", "postgresql+psycopg://ada@h:5433/db", "postgresql:///db?host=/run", "env:DB_1"],
 )
 def test_a_url_without_a_password_and_a_reference_are_kept(url: str) -> None:
     assert check_url(url) == url

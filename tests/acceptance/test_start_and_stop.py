@@ -1,0 +1,137 @@
+"""STU-* and SHD-*: how workers start after an unclean end, and stop in order, on both databases."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+from joblog import Actor
+from joblog.domain.status import Status
+from tests.acceptance import workers
+from tests.acceptance.conftest import Site
+
+
+def held_by(site: Site, job_id: object) -> str:
+    return str(site.log.row(job_id)["worker"])  # type: ignore[arg-type]
+
+
+def test_stu_01_a_starting_worker_leaves_a_live_one_alone(site: Site) -> None:
+    job_id = site.submit("slow")
+    with workers.working(site.url):
+        workers.until(lambda: site.effects() == ["waiting"])
+        holder = held_by(site, job_id)
+
+        with workers.working(site.url):
+            other = site.submit("steps")
+            workers.until(lambda: site.log.row(other)["status"] == "completed")
+
+        assert held_by(site, job_id) == holder
+        Path(site.args["gate"]).touch()
+        workers.until(lambda: site.log.row(job_id)["status"] == "completed")
+    assert "lease-expired" not in site.topics(job_id)
+
+
+def test_stu_02_two_replicas_that_start_together_reclaim_a_job_once(site: Site) -> None:
+    job_id = site.submit("steps")
+    assert workers.dies(site.url, "unit.recorded", 2)
+
+    with workers.working(site.url), workers.working(site.url):
+        workers.until(lambda: site.log.row(job_id)["status"] == "completed")
+
+    topics = site.topics(job_id)
+    assert topics.count("lease-expired") == 1
+    assert topics.index("lease-expired") < len(topics) - 1 - topics[::-1].index("unit-completed")
+
+
+def test_shd_01_stu_05_sigterm_gives_the_job_back_at_its_boundary(site: Site) -> None:
+    job_id = site.submit("slow")
+    worker = workers.start(site.url)
+    try:
+        workers.until(lambda: site.effects() == ["waiting"])
+        worker.send_signal(signal.SIGTERM)
+        Path(site.args["gate"]).touch()
+        assert worker.wait(timeout=30) == 0
+    finally:
+        workers.end(worker)
+
+    assert site.log.row(job_id)["status"] in {"queued", "completed"}
+    job = site.finish(job_id)
+
+    assert job.status is Status.COMPLETED
+    assert site.effects() == ["waiting", "after"]  # nothing was done twice
+    assert "lease-expired" not in site.topics(job_id)  # a clean stop is no reclaim
+
+
+def test_shd_03_an_idle_worker_stops_at_once(site: Site) -> None:
+    worker = workers.start(site.url)
+    try:
+        done = site.submit("steps")
+        workers.until(lambda: site.log.row(done)["status"] == "completed")
+        worker.send_signal(signal.SIGTERM)
+
+        assert worker.wait(timeout=5) == 0
+    finally:
+        workers.end(worker)
+
+
+def test_stu_06_a_poison_unit_stops_after_three_deaths(site: Site) -> None:
+    job_id = site.submit("poison")
+    deaths = 0
+    while site.log.row(job_id)["status"] != "paused":
+        worker = workers.start(site.url)
+        try:
+            workers.until(lambda w=worker: w.poll() is not None or site.log.row(job_id)["status"] == "paused")  # type: ignore[misc]
+        finally:
+            deaths += worker.poll() == -signal.SIGKILL
+            workers.end(worker)
+
+    job = site.log.job(job_id)
+    assert (job.reason, job.crashes, deaths) == ("poison-unit", 3, 3)
+    assert site.effects().count("s0") == 1
+    assert site.effects().count("death") == 3
+
+
+def test_stu_07_killed_while_it_starts_twenty_times(site: Site) -> None:
+    job_id = site.submit("steps")
+    for point in ["startup.begun", "startup.present"] * 10:
+        assert workers.dies(site.url, point)
+
+    job = site.finish(job_id)
+
+    assert (job.status, job.reclaims) == (Status.COMPLETED, 0)
+
+
+def test_sta_07_a_pause_is_honoured_by_a_running_worker(site: Site) -> None:
+    job_id = site.submit("slow")
+    with workers.working(site.url):
+        workers.until(lambda: site.effects() == ["waiting"])
+        site.log.command("pause", job_id, Actor("ada"))
+        Path(site.args["gate"]).touch()
+        workers.until(lambda: site.log.row(job_id)["status"] == "paused")
+        assert site.log.job(job_id).done == 1  # the unit in flight is recorded
+
+        site.log.command("resume", job_id, Actor("ada"))
+        workers.until(lambda: site.log.row(job_id)["status"] == "completed")
+    assert site.effects() == ["waiting", "after"]
+
+
+def test_a_stopped_worker_is_fenced_off_and_stops_nobody(site: Site) -> None:
+    """SIGSTOP past the lease: another takes over; the zombie, woken, changes nothing."""
+    job_id = site.submit("slow")
+    zombie = workers.start(site.url)
+    try:
+        workers.until(lambda: site.effects() == ["waiting"])
+        zombie.send_signal(signal.SIGSTOP)
+        Path(site.args["gate"]).touch()
+
+        job = site.finish(job_id)
+        assert job.status is Status.COMPLETED
+        head = len(site.log.store.read(job_id))
+        zombie.send_signal(signal.SIGCONT)
+        zombie.send_signal(signal.SIGTERM)
+        assert zombie.wait(timeout=30) == 0
+    finally:
+        workers.end(zombie)
+
+    assert len(site.log.store.read(job_id)) == head
+    assert site.effects().count("after") == 1

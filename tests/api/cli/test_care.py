@@ -1,0 +1,290 @@
+"""`doctor`, `init`, `migrate`, `projections`: looking after the log."""
+
+import fcntl
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from joblog.api.cli import checks, lock_holder
+from joblog.workers.commands.log import JobLog
+from tests.api.cli.terminal import ADA, Answer, claimed, joblog, submit, work
+
+
+def level(answer: Answer, name: str) -> str:
+    return next(check["level"] for check in answer.document["checks"] if check["name"] == name)
+
+
+# -- doctor ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_healthy_log(log: JobLog, cli: Callable[..., Answer]) -> None:
+    submit(log, "1")
+    work(claimed(log), 1)
+    log.control_queue("hooks", "pause", ADA)
+
+    answer = cli("doctor", "--json")
+
+    assert answer.code == 0
+    assert {check["level"] for check in answer.document["checks"]} == {"ok"}, answer.out
+    names = {check["name"] for check in answer.document["checks"]}
+    assert names >= {
+        "settings",
+        "log",
+        "schema",
+        "durability",
+        "clock",
+        "leases",
+        "due",
+        "workers",
+        "job-table",
+        "queues",
+    }
+    assert cli("doctor").out.count("✓") == len(answer.document["checks"])
+
+
+def test_there_is_no_log(tmp_path: Path) -> None:
+    answer = joblog("doctor", "--json")
+
+    assert answer.code == 6
+    assert level(answer, "database") == "fail"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_there_is_no_folder() -> None:
+    answer = joblog("doctor", "--json", "--db", "sqlite:///no/such/folder/x.db")
+
+    assert answer.code == 6
+    assert level(answer, "folder") == "fail"
+
+
+def test_a_database_that_does_not_answer_is_a_finding() -> None:
+    answer = joblog("doctor", "--json", "--db", "postgresql://ada:hunter2@127.0.0.1:1/x")
+
+    assert answer.code == 6
+    assert level(answer, "database") == "fail"
+    assert level(answer, "settings") == "warn"  # the password stands in the list of processes
+    assert "hunter2" not in answer.out
+
+
+def test_a_file_of_something_else(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "joblog.db") as other:
+        other.execute("CREATE TABLE recipes (id)")
+    other.close()
+
+    answer = joblog("doctor")
+
+    assert answer.code == 6
+    assert "[unsafe-store]" in answer.out
+
+
+def test_a_row_that_does_not_say_what_the_log_says(log: JobLog, cli: Callable[..., Answer]) -> None:
+    submit(log)
+    with log.store.writing("claim") as cursor:  # type: ignore[attr-defined]
+        cursor.execute("UPDATE jobs_0 SET kind = 'another'")
+
+    answer = cli("doctor", "--json")
+
+    assert answer.code == 6
+    assert level(answer, "job-table") == "fail"
+
+
+def test_what_is_due_and_not_taken_is_told(
+    log: JobLog, cli: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit(log, "1", queue="hooks")
+    submit(log, "2", queue="held")
+    log.control_queue("held", "pause", ADA)
+    monkeypatch.setattr(checks, "_LATE", -1.0)
+
+    answer = cli("doctor", "--json")
+
+    assert answer.code == 0
+    (due,) = [check for check in answer.document["checks"] if check["name"] == "due"]
+    assert due["level"] == "warn"
+    assert "hooks" in due["text"]
+    assert "held" not in due["text"]
+
+
+def test_a_lease_that_nobody_takes_back_is_told(
+    log: JobLog, cli: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit(log)
+    claimed(log)
+    log.raise_epoch(ADA, reason="voids every lease")
+    monkeypatch.setattr(checks, "_STALE", -1.0)
+
+    assert level(cli("doctor", "--json"), "leases") == "warn"
+
+
+def test_settings_that_lose_events_are_told(
+    log: JobLog, cli: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unsafe = {"synchronous": "1", "journal_mode": "wal", "wal_autocheckpoint": "0", "recursive_triggers": "1"}
+    unsafe |= {"fsync": "off", "server_version": "18", "wal_level": "replica", "max_connections": "1"}
+    monkeypatch.setattr(checks.inspection, "settings", lambda _: unsafe)
+    monkeypatch.setattr(checks, "_OFFSET_WARN", -1.0)
+    monkeypatch.setattr(checks, "_LONG_WAL", -1)
+    monkeypatch.setattr(checks, "_LITTLE", 10**30)
+
+    answer = cli("doctor", "--json")
+
+    assert answer.code == 6
+    assert level(answer, "durability") == "fail"
+    assert level(answer, "clock") == "warn"
+    if log.store.dialect == "sqlite":
+        assert (level(answer, "wal"), level(answer, "disk")) == ("warn", "warn")
+    else:
+        assert level(answer, "connections") == "warn"
+
+
+def test_a_stopped_process_that_holds_the_writer_lock_is_named(
+    sqlite_log: JobLog, on_file: Callable[..., Answer], tmp_path: Path
+) -> None:
+    submit(sqlite_log)
+    holding = f"import fcntl, sys; f = open({str(tmp_path / 'joblog.db.writer')!r}); fcntl.flock(f, fcntl.LOCK_EX);"
+    with subprocess.Popen([sys.executable, "-c", holding + "print(); sys.stdin.read()"], stdin=-1, stdout=-1) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        os.kill(holder.pid, signal.SIGSTOP)
+        try:
+            stopped = on_file("doctor")
+        finally:
+            os.kill(holder.pid, signal.SIGCONT)
+        slow = lock_holder.find(tmp_path / "joblog.db.writer")
+        holder.kill()
+
+    assert stopped.code == 6
+    assert f"process {holder.pid} holds it and is stopped" in stopped.out
+    assert f"kill -CONT {holder.pid}" in stopped.out
+    assert slow is not None
+    assert (slow.pid, slow.is_stopped) == (holder.pid, False)
+
+
+def test_a_lock_whose_holder_can_not_be_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock_holder, "_PATIENCE", 0.05)
+    monkeypatch.setattr(lock_holder, "_pid", lambda _: 0)
+    lock = tmp_path / "joblog.db.writer"
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+
+        check = checks.of_writer_lock(tmp_path / "joblog.db")
+
+    assert (check.level, check.text.startswith("process ? has held it")) == ("warn", True)
+
+
+# -- schema ----------------------------------------------------------------------------------------------------------
+
+
+def test_init_is_safe_to_repeat(database_url: str) -> None:
+    first = joblog("--db", database_url, "init", "--json")
+    again = joblog("--db", database_url, "init", "--json")
+
+    assert first.code == again.code == 0
+    assert first.document == again.document
+    assert first.document["schema"] == 1
+    assert "is ready" in joblog("--db", database_url, "init").out
+
+
+def test_migrate_up_check_and_down(database_url: str) -> None:
+    def migrate(*args: str) -> Answer:
+        return joblog("--db", database_url, "migrate", *args)
+
+    assert migrate("--check").code == 5
+    assert migrate().code == 0
+    assert migrate("--check", "--json").document["differences"] == []
+    assert migrate("--down").code == 0
+    assert joblog("--db", database_url, "list").refusal in {"schema-missing", "unsafe-store"}
+    assert migrate("--check", "--down").code == 2
+
+
+def test_a_log_with_events_is_never_taken_down(log: JobLog, cli: Callable[..., Answer]) -> None:
+    submit(log)
+
+    answer = cli("migrate", "--down")
+
+    assert (answer.code, answer.refusal) == (6, "unsafe-store")
+
+
+@pytest.mark.parametrize(
+    ("change", "refusal"), [("min_code = 99", "schema-too-new"), ("schema_version = 0", "schema-missing")]
+)
+def test_a_database_of_another_version_is_refused(
+    log: JobLog, cli: Callable[..., Answer], change: str, refusal: str
+) -> None:
+    with log.store.writing("claim") as cursor:  # type: ignore[attr-defined]
+        cursor.execute(f"UPDATE log_state SET {change}")
+
+    answer = cli("list")
+
+    assert (answer.code, answer.refusal) == (5, refusal)
+    assert cli("doctor").code == 6
+
+
+# -- projections -----------------------------------------------------------------------------------------------------
+
+
+def test_a_projection_is_rebuilt_verified_and_the_old_one_dropped(log: JobLog, cli: Callable[..., Answer]) -> None:
+    for number in range(3):
+        submit(log, str(number))
+    work(claimed(log), 1, 2)
+
+    rebuilt = cli("projections", "rebuild", "jobs", "--json").document
+
+    assert rebuilt == {"name": "jobs", "position": log.store.head(), "generation": 1}
+    assert cli("projections", "verify", "jobs", "--units", "--json").document["differences"] == 0
+    assert cli("projections", "drop-old", "jobs", "--json").document == {"name": "jobs", "generation": 1}
+    assert cli("projections").out.splitlines()[1].split() == ["jobs", str(log.store.head()), "0", "1"]
+
+
+def test_differences_are_told_and_end_with_5(log: JobLog, cli: Callable[..., Answer]) -> None:
+    job_id = submit(log)
+    work(claimed(log), 1)
+    with log.store.writing("claim") as cursor:  # type: ignore[attr-defined]
+        cursor.execute("UPDATE jobs_0 SET kind = 'another'")
+        cursor.execute("DELETE FROM unit_results")
+
+    answer = cli("projections", "verify", "jobs", "--units", "--json")
+
+    assert answer.code == 5
+    assert answer.document["differences"] == 2
+    assert answer.document["items"][0] == {"job": job_id, "what": "kind", "stored": "another", "log": "demo.kind"}
+    lines = cli("projections", "verify", "jobs", "--units").lines
+    assert lines[0] == f"job {job_id}: kind is 'another', the log says 'demo.kind'"
+    assert lines[-1].startswith("2 differences")
+
+
+def test_a_missing_row_is_a_difference_and_a_rebuild_mends_it(log: JobLog, cli: Callable[..., Answer]) -> None:
+    submit(log)
+    with log.store.writing("claim") as cursor:  # type: ignore[attr-defined]
+        cursor.execute("DELETE FROM jobs_0")
+
+    assert "row is None" in cli("projections", "verify", "jobs").out
+    assert cli("projections", "rebuild", "jobs").code == 0
+    assert cli("projections", "verify", "jobs").code == 0
+
+
+def test_a_rebuild_that_runs_or_died_is_shown(log: JobLog, cli: Callable[..., Answer]) -> None:
+    submit(log)
+    log.store.track("audit", 1)
+    log.store.rebuild_begin("somebody", 60_000_000)
+
+    (jobs, audit) = cli("projections", "--json").document["items"]
+
+    assert jobs["rebuild"]["owner"] == "somebody"
+    assert (audit["name"], audit["behind"]) == ("audit", 0)
+    assert cli("projections", "rebuild", "jobs").refusal == "rebuild-running"
+    log.store.rebuild_begin("somebody", -1)
+    assert "dead" in cli("projections").out
+    assert level(cli("doctor", "--json"), "rebuild") == "warn"
+
+
+def test_only_known_projections(log: JobLog, cli: Callable[..., Any]) -> None:  # noqa: ARG001 - it makes the log
+    for action in ("rebuild", "verify", "drop-old"):
+        assert cli("projections", action, "nosuch").code == 2

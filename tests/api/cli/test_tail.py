@@ -1,0 +1,120 @@
+"""`tail`: the log as it grows, also by other processes."""
+
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from joblog.api.cli import tail as tailing
+from joblog.domain.errors import StoreUnavailableError
+from joblog.eventstore.store import LoggedEvent
+from joblog.workers.commands.log import JobLog
+from tests.api.cli.terminal import ADA, Answer, claimed, started, submit, work
+
+
+def read(process: Any) -> dict[str, Any]:
+    """The next line, or a failure instead of waiting for ever."""
+    stopper = threading.Timer(20, process.kill)
+    stopper.start()
+    try:
+        line = process.stdout.readline()
+    finally:
+        stopper.cancel()
+    assert line, process.stderr.read()
+    found: dict[str, Any] = json.loads(line)
+    return found
+
+
+def test_events_of_another_process_are_seen_as_they_come(log: JobLog, database_url: str) -> None:
+    submit(log, "before")
+    with started("--db", database_url, "tail", "--json", "--after", "0") as process:
+        seen = [read(process)]
+        for number in range(3):
+            submit(log, str(number))
+            seen.append(read(process))
+
+    assert [event["position"] for event in seen] == [1, 2, 3, 4]
+    assert [event["data"]["key"] for event in seen] == ["before", "0", "1", "2"]
+
+
+def test_by_default_it_begins_at_the_end(log: JobLog, cli: Callable[..., Answer]) -> None:
+    submit(log)
+
+    assert cli("tail", "--no-follow").out == ""
+
+
+def test_one_job_from_its_beginning(log: JobLog, cli: Callable[..., Answer]) -> None:
+    submit(log, "1", queue="other")
+    job_id = submit(log, "2")
+    work(claimed(log), 1)
+
+    lines = cli("tail", "--job", job_id, "--no-follow", "--json").lines
+
+    assert [json.loads(line)["version"] for line in lines] == [1, 2, 3, 4]
+
+
+def test_some_topics_only(log: JobLog, cli: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tailing, "_PAGE", 2)
+    for number in range(5):
+        submit(log, str(number))
+        log.control_queue("q", "pause", ADA)
+
+    topic = ["--topic", "joblog.queue.paused"]
+    lines = [json.loads(line) for line in cli("tail", "--after", "0", "--no-follow", "--json", *topic).lines]
+
+    assert [line["topic"] for line in lines] == ["joblog.queue.paused"] * 5
+    positions = [line["position"] for line in lines]
+    assert positions == sorted(set(positions))
+    following = cli("tail", "--after", lines[2]["cursor"], "--no-follow", "--json", *topic).lines
+    assert [json.loads(line) for line in following] == lines[3:]
+
+
+@pytest.mark.parametrize("after", ["x", "1:x", ":5", "-1", "x:1"])
+def test_what_is_no_position(log: JobLog, cli: Callable[..., Answer], after: str) -> None:
+    submit(log)
+
+    assert cli("tail", "--no-follow", f"--after={after}").refusal == "invalid-field"
+
+
+@pytest.mark.parametrize("after", ["5", "2:1"])
+def test_a_position_that_the_log_does_not_have_any_more(log: JobLog, cli: Callable[..., Answer], after: str) -> None:
+    submit(log)
+
+    answer = cli("tail", "--no-follow", "--after", after)
+
+    assert (answer.code, answer.refusal) == (5, "log-rewound")
+
+
+class FlakyStore:
+    """A store that is away now and then."""
+
+    def __init__(self, log: JobLog, away: list[bool]) -> None:
+        self._log, self._away = log, away
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "head" and self._away and self._away.pop(0):
+            raise StoreUnavailableError("gone")
+        return getattr(self._log.store, name)
+
+
+def test_a_database_that_restarts_ends_nothing(
+    sqlite_log: JobLog, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(tailing, "say", said.append)
+    monkeypatch.setattr(tailing, "_AWAY_SECONDS", 0.01)
+    submit(sqlite_log)
+
+    class Log:
+        waker = sqlite_log.waker
+        store = FlakyStore(sqlite_log, [True, True, False])
+
+    pages = tailing.Tail(Log(), 0).pages(follow=True)  # type: ignore[arg-type]
+    page: list[LoggedEvent] = next(pages)
+    pages.close()  # type: ignore[attr-defined]
+
+    assert [event.position for event in page] == [1]
+    assert said == ["the database does not answer: gone; trying again", "the database answers again"]
+    assert capsys.readouterr().err == ""
