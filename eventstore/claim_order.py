@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 #: A due job gains one priority for each minute it has waited, so that nothing starves (LEA-19).
 AGEING_MICROS: Final = 60_000_000
+#: How often one claim looks further; the next one goes on from there.
+ROUNDS: Final = 6
 
 
 def rank(row: JobRow) -> tuple[int, int, int, int, bytes]:
@@ -25,6 +27,31 @@ def level(priority: int, oldest_due: int, now: int) -> int:
     The age is that of the level, not of each job: else the old backlog of one tenant would outrank all others.
     """
     return priority - max(now - oldest_due, 0) // AGEING_MICROS
+
+
+def pick(
+    look: Callable[[int], list[JobRow]],
+    limit: int,
+    room: dict[str, int | None],
+    held: Callable[[set[str]], set[str]],
+    block: Callable[[list[JobRow]], None],
+) -> list[JobRow]:
+    """Choose of what *look* finds, and *block* what an exclusive key holds back: it is not looked at again.
+
+    Where that stands in the way, looks further: else a crowd behind one key would hide every job behind it.
+    """
+    reach = limit
+    for _ in range(ROUNDS):
+        candidates = look(reach)
+        keys = held({row["exclusive_key"] for row in candidates} - {""})
+        chosen, blocked = choose(candidates, limit, dict(room), keys.__contains__)
+        if not blocked:
+            break
+        block(blocked)
+        if len(chosen) == limit:
+            break
+        reach *= 4
+    return chosen
 
 
 def choose(

@@ -28,7 +28,7 @@ from ..domain.errors import (
     VersionConflictError,
 )
 from .append import Append, EventRow, Stored
-from .claim_order import choose, level
+from .claim_order import level, pick
 from .clock import SystemClock, micros
 from .failpoint import failpoint
 from .mapper import event_id, evidence_of
@@ -466,31 +466,25 @@ class MemoryStore:
         return batch, first
 
     def _pick(self, query: ClaimQuery, now: int) -> list[JobRow]:
-        lanes: dict[tuple[Any, ...], list[JobRow]] = {}
         room = {f"queue {queue}": self._free("queue", queue, now) for queue in query.queues}
         room |= {f"gate {gate}": self._free("gate", gate, now) for gate in self._gates}
-        for row in self._rows():
-            fits = row["ready"] and row["queue"] in query.queues and row["due_at"] <= now
-            fits = (
-                fits
-                and row["crashes"] <= query.max_crashes
-                and row["vocabulary"] <= query.vocabulary
-                and (query.kinds is None or row["kind"] in query.kinds)
-            )
-            if fits and room[f"queue {row['queue']}"] != 0 and room.get(f"gate {row['gate']}") != 0:
-                lane = (query.queues.index(row["queue"]), row["kind"], row["gate"], row["priority"])
-                lanes.setdefault(lane, []).append(row)
-        candidates: list[JobRow] = []
-        for rows in lanes.values():
-            candidates += _heads(rows, query, now)
-        chosen, blocked = choose(candidates, query.limit, room, self._is_held)
-        for row in blocked:
+
+        def look(reach: int) -> list[JobRow]:
+            lanes: dict[tuple[Any, ...], list[JobRow]] = {}
+            for row in self._rows():
+                if _fits(row, query, now) and room[f"queue {row['queue']}"] != 0 and room.get(f"gate {row['gate']}") != 0:
+                    lanes.setdefault((row["queue"], row["kind"], row["gate"], row["priority"]), []).append(row)
+            return [head for rows in lanes.values() for head in _heads(rows, query.after_tenant, reach, now)]
+
+        return pick(look, query.limit, room, self._held_keys, self._block)
+
+    def _held_keys(self, keys: set[str]) -> set[str]:
+        return keys & {lease["exclusive_key"] for lease in self._leases.values()}
+
+    def _block(self, rows: list[JobRow]) -> None:
+        for row in rows:
             live = self._jobs[self._generation % 2][row["id"]]
             live["ready"], live["blocked"] = 0, 1
-        return chosen
-
-    def _is_held(self, key: str) -> bool:
-        return any(lease["exclusive_key"] == key for lease in self._leases.values())
 
     def _free(self, what: str, name: str, now: int) -> int | None:
         if what == "queue":
@@ -683,12 +677,20 @@ class MemoryStore:
             return True
 
 
-def _heads(rows: list[JobRow], query: ClaimQuery, now: int) -> list[JobRow]:
+def _fits(row: JobRow, query: ClaimQuery, now: int) -> bool:
+    if not row["ready"] or row["queue"] not in query.queues or row["due_at"] > now:
+        return False
+    if row["crashes"] > query.max_crashes or row["vocabulary"] > query.vocabulary:
+        return False
+    return query.kinds is None or row["kind"] in query.kinds
+
+
+def _heads(rows: list[JobRow], after_tenant: str, reach: int, now: int) -> list[JobRow]:
     """The oldest due of each tenant in one lane and priority, annotated for ``choose``."""
     tenants = sorted({row["tenant"] for row in rows})
-    tenants = [t for t in tenants if t > query.after_tenant] + [t for t in tenants if t <= query.after_tenant]
-    tenants = tenants[: query.limit]
-    share = -(-query.limit // len(tenants))
+    tenants = [t for t in tenants if t > after_tenant] + [t for t in tenants if t <= after_tenant]
+    tenants = tenants[:reach]
+    share = -(-reach // len(tenants))
     found: list[JobRow] = []
     for turn, tenant in enumerate(tenants):
         mine = sorted((r for r in rows if r["tenant"] == tenant), key=lambda row: (row["due_at"], row["id"].bytes))

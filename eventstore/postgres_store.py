@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -32,7 +33,7 @@ from ..domain.errors import (
 from . import postgres_functions as functions
 from . import schema as s
 from .append import Append, EventRow
-from .claim_order import choose, level
+from .claim_order import level, pick
 from .failpoint import failpoint
 from .sql_store import Pinned, SqlStore
 from .sqlite_claim import CLAIM_COLUMNS
@@ -324,39 +325,64 @@ class PostgresStore(SqlStore):
         return batch, int(first)
 
     def _pick(self, cursor: Any, query: ClaimQuery, now: int, parity: int) -> list[JobRow]:
-        room: dict[str, int | None] = {}
+        room = self._room(cursor, query, now)
+
+        def look(reach: int) -> list[JobRow]:
+            candidates = self._candidates(cursor, query, now, parity, room, reach)
+            if self._lock_room(cursor, candidates, room):
+                room.update(self._room(cursor, query, now))
+            return candidates
+
+        def block(rows: list[JobRow]) -> None:
+            sql = f"UPDATE jobs_{parity} SET ready = 0, blocked = 1 WHERE id = ANY(%s)"
+            cursor.execute(sql, ([row["id"] for row in rows],))
+
+        return pick(look, query.limit, room, partial(self._held_keys, cursor), block)
+
+    @staticmethod
+    def _room(cursor: Any, query: ClaimQuery, now: int) -> dict[str, int | None]:
+        """How many jobs each queue and gate still takes."""
         sql = (
             "SELECT 'queue ' || q.queue, CASE WHEN q.paused = 1 THEN 0 WHEN q.slots IS NULL THEN NULL ELSE greatest("
             "q.slots - (SELECT count(*) FROM leases l WHERE l.queue = q.queue), 0) END FROM queues q WHERE q.queue = ANY(%s) "
             "UNION ALL SELECT 'gate ' || g.gate, CASE WHEN g.closed_until > %s THEN 0 WHEN g.slots IS NULL THEN NULL ELSE "
             "greatest(g.slots - (SELECT count(*) FROM leases l WHERE l.gate = g.gate), 0) END FROM gates g"
         )
-        room.update(cursor.execute(sql, (list(query.queues), now)).fetchall())
-        shut = [name.removeprefix("gate ") for name, free in room.items() if free == 0 and name.startswith("gate ")]
-        kinds = None if query.kinds is None else sorted(query.kinds)
-        candidates: list[JobRow] = []
-        for queue in query.queues:
-            if room.get(f"queue {queue}") == 0:
-                continue
-            arguments = (queue, kinds, shut, query.limit, query.vocabulary, query.after_tenant, now, query.max_crashes)
-            sql = f"SELECT * FROM joblog_claim_{parity}(%s, %s::text[], %s::text[], %s, %s, %s, %s, %s)"
-            found = cursor.execute(sql, arguments, prepare=self._prepare).fetchall()
-            candidates += [dict(zip((*CLAIM_COLUMNS, "round", "turn"), values, strict=True)) for values in found]
-        _add_levels(candidates, now)
-        chosen, blocked = choose(candidates, query.limit, room, self._holder(cursor, candidates))
-        if blocked:
-            sql = f"UPDATE jobs_{parity} SET ready = 0, blocked = 1 WHERE id = ANY(%s)"
-            cursor.execute(sql, ([row["id"] for row in blocked],))
-        return chosen
+        return dict(cursor.execute(sql, (list(query.queues), now)).fetchall())
 
     @staticmethod
-    def _holder(cursor: Any, candidates: list[JobRow]) -> Callable[[str], bool]:
-        keys = sorted({row["exclusive_key"] for row in candidates if row["exclusive_key"]})
+    def _lock_room(cursor: Any, candidates: list[JobRow], room: dict[str, int | None]) -> bool:
+        """Take the rows of the queues and gates that have slots: two claims at once must not count the same one free."""
+        locked = False
+        for what in ("queue", "gate"):
+            names = sorted({row[what] for row in candidates if room.get(f"{what} {row[what]}") is not None})
+            if names:
+                sql = f"SELECT 1 FROM {what}s WHERE {what} = ANY(%s) ORDER BY {what} FOR UPDATE"
+                cursor.execute(sql, (names,))
+                locked = True
+        return locked
+
+    def _candidates(
+        self, cursor: Any, query: ClaimQuery, now: int, parity: int, room: dict[str, int | None], reach: int
+    ) -> list[JobRow]:
+        shut = [name.removeprefix("gate ") for name, free in room.items() if free == 0 and name.startswith("gate ")]
+        kinds = None if query.kinds is None else sorted(query.kinds)
+        sql = f"SELECT * FROM joblog_claim_{parity}(%s, %s::text[], %s::text[], %s, %s, %s, %s, %s)"
+        candidates: list[JobRow] = []
+        for queue in query.queues:
+            if room.get(f"queue {queue}") != 0:
+                arguments = (queue, kinds, shut, reach, query.vocabulary, query.after_tenant, now, query.max_crashes)
+                found = cursor.execute(sql, arguments, prepare=self._prepare).fetchall()
+                candidates += [dict(zip((*CLAIM_COLUMNS, "round", "turn"), values, strict=True)) for values in found]
+        _add_levels(candidates, now)
+        return candidates
+
+    @staticmethod
+    def _held_keys(cursor: Any, keys: set[str]) -> set[str]:
         if not keys:
-            return lambda _: False
-        held = cursor.execute("SELECT exclusive_key FROM leases WHERE exclusive_key = ANY(%s)", (keys,)).fetchall()
-        taken = {key for (key,) in held}
-        return taken.__contains__
+            return set()
+        sql = "SELECT exclusive_key FROM leases WHERE exclusive_key = ANY(%s)"
+        return {key for (key,) in cursor.execute(sql, (sorted(keys),)).fetchall()}
 
     def claim_candidates(self, query: ClaimQuery, generation: int) -> list[JobRow]:
         """See ``Store``."""

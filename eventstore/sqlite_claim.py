@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from .claim_order import choose, level
+from .claim_order import level, pick
 
 if TYPE_CHECKING:
     from .store import ClaimQuery, JobRow
@@ -38,24 +38,15 @@ class SqliteClaims:
     def pick(self, cursor: Any, query: ClaimQuery, now: int, parity: int) -> list[JobRow]:
         """The chosen rows, in the order in which they are claimed."""
         scan = _Scan(cursor, parity, now, query)
-        candidates: list[JobRow] = []
         room: dict[str, int | None] = {}
         for queue in query.queues:
-            free = scan.free_of_queue(queue)
-            room[f"queue {queue}"] = free
-            if free is None or free > 0:
-                for kind, gate in scan.lanes(queue):
-                    if gate and f"gate {gate}" not in room:
-                        room[f"gate {gate}"] = scan.free_of_gate(gate)
-                    if room.get(f"gate {gate}") != 0:
-                        candidates += scan.heads(queue, kind, gate)
-        chosen, blocked = choose(candidates, query.limit, room, scan.held)
-        if blocked:
-            cursor.executemany(
-                f"UPDATE jobs_{parity} SET ready = 0, blocked = 1 WHERE id = ?",
-                [(row["id"],) for row in blocked],
-            )
-        return chosen
+            room[f"queue {queue}"] = scan.free_of_queue(queue)
+
+        def block(rows: list[JobRow]) -> None:
+            sql = f"UPDATE jobs_{parity} SET ready = 0, blocked = 1 WHERE id = ?"
+            cursor.executemany(sql, [(row["id"],) for row in rows])
+
+        return pick(lambda reach: scan.candidates(room, reach), query.limit, room, scan.held, block)
 
 
 class _Scan:
@@ -95,8 +86,21 @@ class _Scan:
         used = self._first("SELECT count(*) FROM leases WHERE gate = ?", gate)[0]
         return max(int(row[0]) - int(used), 0)
 
-    def held(self, exclusive_key: str) -> bool:
-        return self._first("SELECT 1 FROM leases WHERE exclusive_key = ?", exclusive_key) is not None
+    def held(self, keys: set[str]) -> set[str]:
+        return {key for key in keys if self._first("SELECT 1 FROM leases WHERE exclusive_key = ?", key) is not None}
+
+    def candidates(self, room: dict[str, int | None], reach: int) -> list[JobRow]:
+        """The heads of every lane that takes jobs; the room of its gates is looked up on the way."""
+        found: list[JobRow] = []
+        for queue in self._query.queues:
+            if room[f"queue {queue}"] == 0:
+                continue
+            for kind, gate in self.lanes(queue):
+                if gate and f"gate {gate}" not in room:
+                    room[f"gate {gate}"] = self.free_of_gate(gate)
+                if room.get(f"gate {gate}") != 0:
+                    found += self.heads(queue, kind, gate, reach)
+        return found
 
     def lanes(self, queue: str) -> list[tuple[str, str]]:
         """The (kind, gate) pairs of *queue* that have ready jobs: one or two probes each."""
@@ -117,15 +121,15 @@ class _Scan:
             yield row[0]
             kind = row[0] + "\x01"
 
-    def heads(self, queue: str, kind: str, gate: str) -> list[JobRow]:
+    def heads(self, queue: str, kind: str, gate: str, reach: int) -> list[JobRow]:
         """The oldest due jobs of each tenant, at each priority of the lane."""
         found: list[JobRow] = []
         priority = 0
         sql = f"SELECT priority {self._from} AND kind = ? AND gate = ? AND priority >= ? ORDER BY priority LIMIT 1"
         while (row := self._first(sql, queue, kind, gate, priority)) is not None:
             lane = (queue, kind, gate, row[0])
-            tenants = self._tenants(lane)
-            share = -(-self._query.limit // max(len(tenants), 1))
+            tenants = self._tenants(lane, reach)
+            share = -(-reach // max(len(tenants), 1))
             heads: list[JobRow] = []
             for turn, tenant in enumerate(tenants):
                 params = (*lane, tenant, *self._bounds, share)
@@ -140,13 +144,13 @@ class _Scan:
             priority = row[0] + 1
         return found
 
-    def _tenants(self, lane: tuple[str, str, str, int]) -> list[str]:
-        """Up to *limit* tenants with jobs to take in the lane, starting behind the one that was served last."""
+    def _tenants(self, lane: tuple[str, str, str, int], reach: int) -> list[str]:
+        """Up to *reach* tenants with jobs to take in the lane, starting behind the one that was served last."""
         sql = f"SELECT tenant {self._from} AND kind = ? AND gate = ? AND priority = ? AND tenant > ? ORDER BY tenant LIMIT 1"
         served = self._query.after_tenant
         found: list[str] = []
         for tenant, last in ((served, None), ("", served)):
-            while len(found) < self._query.limit and (row := self._first(sql, *lane, tenant)) is not None:
+            while len(found) < reach and (row := self._first(sql, *lane, tenant)) is not None:
                 tenant = row[0]
                 if last is not None and tenant > last:
                     break

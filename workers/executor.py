@@ -121,11 +121,11 @@ class Execution:
         if isinstance(error, LeaseLostError):
             return _LOST
         if isinstance(error, InputError | AtomicUnavailableError | ListChangedError):
-            return await self._settle("failed", self.held.fail, reason=error.code, text=str(error), unit=book.unit)
+            return await self._settle("failed", self.held.fail, reason=error.code, text=describe(error), unit=book.unit)
         if isinstance(error, StoreError | UnknownOutcomeError):
             return await self._storage_fault(error, book.unit)
         if isinstance(error, NeedsOperator):
-            return await self._settle("parked", self.held.park, reason=error.code, text=str(error))
+            return await self._settle("parked", self.held.park, reason=error.code, text=describe(error))
         if isinstance(error, Fatal):
             return await self._fatal(error, operation, book)
         return await self._faulted(error, book)
@@ -153,16 +153,16 @@ class Execution:
         skip = operation.on_unit_failure == "skip" and book.skip_mark is not None and book.unit
         if skip and job.skipped < operation.skip_limit:
             marks = dict([*book.marks.items(), book.skip_mark])  # type: ignore[list-item]
-            skipping = partial(self.held.skip_unit, book.unit, code=error.code, text=str(error), cursor=marks)
+            skipping = partial(self.held.skip_unit, book.unit, code=error.code, text=describe(error), cursor=marks)
             outcome = await self._settle("skipped", skipping)
             return None if outcome == "skipped" else outcome
-        return await self._settle("failed", self.held.fail, reason=error.code, text=str(error), unit=book.unit)
+        return await self._settle("failed", self.held.fail, reason=error.code, text=describe(error), unit=book.unit)
 
     async def _faulted(self, error: Exception, book: Book) -> str:
         """A passing fault: store when to try again, or keep the work for somebody."""
         later = error if isinstance(error, RetryLater) else None
         category = later.category if later else category_of(error)
-        text = str(error) if later else f"{type(error).__name__}: {error} [{fingerprint(error)}]"
+        text = describe(error) if later else f"{type(error).__name__}: {describe(error)} [{fingerprint(error)}]"
         at, origin = None, "backoff"
         if later is not None:
             at = later.at or (self.log.now() + later.after if later.after else None)
@@ -184,7 +184,7 @@ class Execution:
     async def _storage_fault(self, error: JobLogError, unit: str) -> str:
         """Our own store failed, not the operation: no attempt of it is spent beyond this one."""
         logger.warning("job %s: %s", self.held.job_id, error)
-        retry = partial(self.held.schedule_retry, unit or "body", category="storage", text=str(error))
+        retry = partial(self.held.schedule_retry, unit or "body", category="storage", text=describe(error))
         return await self._settle("retry", retry)
 
     async def _settle(
@@ -212,6 +212,14 @@ def category_of(error: BaseException) -> str:
     if isinstance(error, OSError):
         return "storage"
     return "error"
+
+
+def describe(error: BaseException) -> str:
+    """The text of any exception, also of one whose ``__str__`` is broken: a failure can always be stored."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - the user's own; its class must do
+        return f"{type(error).__qualname__} (its text can't be read)"
 
 
 def fingerprint(error: BaseException) -> str:

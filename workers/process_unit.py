@@ -100,9 +100,16 @@ class _Child:
             answer: tuple[bool, Any] = (True, self._function(*self._args))
         except Exception as error:  # noqa: BLE001 - the user's own: raised again in the parent
             answer = (False, error)
-        self._pipe.send(answer)
+        self._send(answer)
         if held is not None:
             os.close(held)
+
+    def _send(self, answer: tuple[bool, Any]) -> None:
+        try:
+            self._pipe.send(answer)
+        except Exception as error:  # noqa: BLE001 - what can't be pickled is told by its class
+            told = TypeError(f"{type(answer[1]).__qualname__} can't leave its process: {type(error).__name__}")
+            self._pipe.send((False, told))
 
 
 def in_process(function: Callable[..., R], *, timeout: float | None = None) -> InProcess[R]:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS: Final = 0.1  #: between two looks at the job, at least
 _IDLE_SECONDS: Final = 1.0  #: and at most
+_HINT_SECONDS: Final = 3.0  #: that a job may stand in line before its reason is told
 
 
 def see_through(
@@ -145,6 +146,7 @@ class Watch:
     def __init__(self, log: JobLog, job_id: UUID, local: LocalWorker | None) -> None:
         self._log, self._job_id, self._local = log, job_id, local
         self._wake = threading.Event()
+        self._hint_at = time.monotonic() + _HINT_SECONDS
 
     def follow(self, limit: float | None) -> JobRow:
         """The job's row once it ended, paused, our worker was stopped, or *limit* seconds are over."""
@@ -157,6 +159,7 @@ class Watch:
                 row = self._row()
                 progress = progress or Progress(clean(row["kind"]))
                 progress.update(measuring.of(row), self._note(row))
+                self._hint(row, progress)
                 if row["status"] in OF_STATUS or self._is_over(until):
                     return row
                 self._pause(until)
@@ -184,6 +187,17 @@ class Watch:
         threading.Event().wait(_LOOK_SECONDS)
         left = _IDLE_SECONDS if until is None else min(_IDLE_SECONDS, max(until - time.monotonic(), 0))
         self._wake.wait(left)
+
+    def _hint(self, row: JobRow, progress: Progress) -> None:
+        """Say once why nobody takes the job."""
+        if row["status"] not in {"queued", "waiting"}:
+            self._hint_at = float("inf")
+        elif time.monotonic() >= self._hint_at:
+            from . import explain
+
+            self._hint_at = float("inf")
+            progress.end()
+            say(explain.paragraph(row, explain.reasons(self._log, row)))
 
     def _note(self, row: JobRow) -> str:
         if row["status"] == "running":

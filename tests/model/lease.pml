@@ -260,8 +260,10 @@ inline clear(i) {
 }
 
 inline move(i, j) {
-  net[i].kind = net[j].kind; net[i].g = net[j].g; net[i].who = net[j].who; net[i].cur = net[j].cur;
-  net[i].ckpt = net[j].ckpt; net[i].wish = net[j].wish; net[i].u = net[j].u; net[i].dup = net[j].dup;
+  net[i].kind = net[j].kind; net[i].g = net[j].g;
+  net[i].who = net[j].who; net[i].cur = net[j].cur;
+  net[i].ckpt = net[j].ckpt; net[i].wish = net[j].wish;
+  net[i].u = net[j].u; net[i].dup = net[j].dup;
   clear(j)
 }
 
@@ -285,7 +287,8 @@ inline pack() {                  /* free connections last: they have no names   
 }
 
 /* the append in hand is what worker p is about */
-#define MINE(p) (in.kind == me[p].kind && in.u == me[p].u && (in.kind != RELEASE || in.wish == me[p].wish))
+#define MINE(p) (in.kind == me[p].kind && in.u == me[p].u && \
+  (in.kind != RELEASE || in.wish == me[p].wish))
 
 inline mark_copy(i, x) {
   if
@@ -356,14 +359,10 @@ inline append(i) {               /* transition; the order of the checks matters 
 /* ---- the lease row ------------------------------------------------------------------------- */
 
 inline renew(g) {                /* transition: one statement for all jobs of a process        */
-  if
-  :: RENEWABLE(TOKEN(g)) ->
 #ifndef TOKREUSE_DEEP            /* MUTANT: goes on, to show what follows                      */
-     MUST(S6, rowg == g);
+  MUST(S6, rowg == g);
 #endif
-     live = true; MARK(renewed)
-  :: else -> MARK(renewal_refused)
-  fi
+  live = true; MARK(renewed)
 }
 
 inline expire() {                /* transition: takeover, decided under the row lock           */
@@ -500,7 +499,7 @@ boundary:
   :: d_step { GO_ON && UNDONE(0) && MUST_ATTEMPT(0) -> me[p].u = 0; attempt_unit() }; goto ask
   :: d_step { GO_ON && UNDONE(1) && MUST_ATTEMPT(1) -> me[p].u = 1; attempt_unit() }; goto ask
   :: d_step { GO_ON && UNDONE(2) && MUST_ATTEMPT(2) -> me[p].u = 2; attempt_unit() }; goto ask
-  :: d_step { GO_ON && UNDONE(1) && !MUST_ATTEMPT(1) -> me[p].u = 1 }
+  :: d_step { GO_ON && UNDONE(1) && !MUST_ATTEMPT(1) -> me[p].u = 1; MARK(no_attempt_needed) }
   :: d_step { GO_ON && UNDONE(2) && !MUST_ATTEMPT(2) -> me[p].u = 2 }
   :: d_step { NO_WISH && me[p].seen == ALL -> complete() }; goto ask
   :: d_step { release() }; goto ask                /* the wish is honoured; else yield, shutdown */
@@ -522,7 +521,7 @@ ask:                             /* send, send again while the answer is unknown
   if
   :: d_step { SENDABLE && net[0].kind == 0 -> post(0) }; goto ask
 #if C > 1
-  :: d_step { SENDABLE && net[0].kind && net[1].kind == 0 -> post(1); MARK(two_on_their_way) }; goto ask
+  :: d_step { SENDABLE && net[0].kind && net[1].kind == 0 -> post(1); MARK(two_under_way) }; goto ask
 #endif
 #if C > 2
   :: d_step { SENDABLE && net[1].kind && net[2].kind == 0 -> post(2) }; goto ask
@@ -533,7 +532,7 @@ ask:                             /* send, send again while the answer is unknown
   :: d_step { me[p].lost -> MUST(S2, !me[p].landed); lose(); MARK(refused_for_good) }; goto end_idle
   :: d_step { REFUSED && NEWER(TOKEN(me[p].g)) ->
        MUST(S2, !me[p].landed); lose(); MARK(newer_token) }; goto end_idle
-  :: d_step { REFUSED && !NEWER(TOKEN(me[p].g)) && (me[p].kind == UNIT || wish == NONE) ->
+  :: d_step { REFUSED && !NEWER(TOKEN(me[p].g)) && (wish == NONE || me[p].kind == UNIT) ->
        fold(); MARK(same_append_at_a_newer_version) }; goto ask
   :: d_step { REFUSED && !NEWER(TOKEN(me[p].g)) && me[p].kind != UNIT && wish != NONE ->
        fold(); me[p].kind = 0; me[p].u = 0; MARK(wish_met_outside_a_body) }; goto boundary
@@ -563,10 +562,10 @@ end_store:
 #ifdef CLOCK_BACK                /* VARIANT: the store's clock is set back                     */
   :: d_step { row && !live -> live = true }
 #endif
-  :: d_step { row -> renew(1) }
-  :: d_step { row && grant > 1 -> renew(2) }
-  :: d_step { row && grant > 2 -> renew(3) }
-  :: d_step { row && grant > 3 -> renew(4) }
+  :: d_step { RENEWABLE(TOKEN(1)) -> renew(1) }    /* of whoever once had that grant           */
+  :: d_step { grant > 1 && RENEWABLE(TOKEN(2)) -> renew(2) }
+  :: d_step { grant > 2 && RENEWABLE(TOKEN(3)) -> renew(3) }
+  :: d_step { grant > 3 && RENEWABLE(TOKEN(4)) -> renew(4) }
   od
 }
 
@@ -575,7 +574,8 @@ end_store:
 active proctype taker() {
 end_taker:
   do
-#ifdef STEPWISE
+#if defined(NO_TAKEOVER)         /* MUTANT                                                     */
+#elif defined(STEPWISE)
   :: d_step { row && !live -> takercur = true; takerwish = wish; takertok = rowtok };
      d_step { true -> expire() }
 #else
@@ -594,15 +594,21 @@ inline ask(asks) {
 }
 
 inline pause() {                 /* transition                                                 */
-  if :: w -> ask(PAUSE); MARK(pause_requested) :: else -> status = PAUSED; MARK(paused_while_queued) fi
+  if
+  :: w -> ask(PAUSE); MARK(pause_requested)
+  :: else -> status = PAUSED; MARK(paused_unheld)
+  fi
 }
 inline cancel() {                /* transition                                                 */
-  if :: w -> ask(CANCEL); MARK(cancel_requested) :: else -> status = CANCELLED; MARK(cancelled_unheld) fi
+  if
+  :: w -> ask(CANCEL); MARK(cancel_requested)
+  :: else -> status = CANCELLED; MARK(cancelled_unheld)
+  fi
 }
 inline resume() { status = QUEUED; MARK(resumed) } /* transition                               */
 
-#define ALLOWED (cmd == PAUSE && (status == QUEUED || status == RUNNING && wish == NONE) || \
-                 cmd == CANCEL && !TERMINAL && wish != CANCEL || cmd == RESUME && status == PAUSED)
+#define MAY(c) ((c) == PAUSE && (status == QUEUED || status == RUNNING && wish == NONE) || \
+                (c) == CANCEL && !TERMINAL && wish != CANCEL || (c) == RESUME && status == PAUSED)
 
 inline look() { opcur = true; opheld = (status == RUNNING) }
 
@@ -620,17 +626,15 @@ active proctype operator() {
 end_operator:
   do
 #ifndef STEPWISE
-  :: d_step { n < K && status == RUNNING && wish == NONE ->
-       n++; cmd = PAUSE; look(); command(); answered() }
-  :: d_step { n < K && status == QUEUED -> n++; cmd = PAUSE; look(); command(); answered() }
-  :: d_step { n < K && !TERMINAL && wish != CANCEL -> n++; cmd = CANCEL; look(); command(); answered() }
-  :: d_step { n < K && status == PAUSED -> n++; cmd = RESUME; look(); command(); answered() }
+  :: d_step { n < K && MAY(PAUSE) -> n++; cmd = PAUSE; look(); command(); answered() }
+  :: d_step { n < K && MAY(CANCEL) -> n++; cmd = CANCEL; look(); command(); answered() }
+  :: d_step { n < K && MAY(RESUME) -> n++; cmd = RESUME; look(); command(); answered() }
 #else
   :: n < K -> n++; if :: cmd = PAUSE :: cmd = CANCEL :: cmd = RESUME fi;
 look_first:
      if
-     :: d_step { ALLOWED -> look() }
-     :: d_step { !ALLOWED -> answered() }; goto end_operator
+     :: d_step { MAY(cmd) -> look() }
+     :: d_step { !MAY(cmd) -> answered() }; goto end_operator
      fi;
 commit:
      if

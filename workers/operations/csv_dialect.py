@@ -6,7 +6,7 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from io import StringIO
 from itertools import product
 from typing import Any, Final
@@ -15,7 +15,7 @@ from ...domain.errors import InvalidFieldError
 
 DELIMITERS: Final = (",", ";", "\t", "|")
 _SAMPLE_RECORDS: Final = 200
-_SEP_LINE = re.compile(r"sep=(.)\r?\n")  # Excel's own hint
+_SEP_LINE = re.compile(r"sep=([^\w\"'\\\r\n])\r?\n")  # Excel's own hint
 _QUOTED = re.compile(r"\s*([\"']).*\1\s*", re.DOTALL)
 
 
@@ -44,9 +44,6 @@ class Dialect:
             raise InvalidFieldError("dialect", f"{marks} can't part fields", "give different single characters")
         if not self.delimiter:
             raise InvalidFieldError("dialect.delimiter", "empty", "give one character")
-
-    def to_state(self) -> dict[str, Any]:
-        return asdict(self)
 
     @classmethod
     def declared(cls, given: Mapping[str, Any], field: str = "dialect") -> Dialect:
@@ -85,6 +82,7 @@ def sniff(sample: str, given: Mapping[str, Any], *, is_whole: bool) -> tuple[Dia
     found = max(
         _candidates(start, given, sample, delimiters),
         key=lambda dialect: _agreement(sample, dialect, is_whole=is_whole),
+        default=start,
     )
     return found, hint[0] if hint else ""
 

@@ -28,12 +28,15 @@ def read_header(
     """
     lines = Lines(decoded, begin.offset, dialect.newline)
     records = CsvRecords(dialect, (), decoded.encoding).cut(lines)
+    first: list[str] | None = []
     try:
-        first: list[str] = next((record for record in records if record), [])
+        while first == []:
+            first = next(records, None)
     except (csv.Error, RecordTooLongError):
         raise _unreadable() from None
     if first and lines.is_exhausted:
         raise _unreadable()
+    first = first or []
     lines.start_record(lines.chars)
     behind = Cursor(0, 0, begin.line + records.line_num, lines.record_offset)
     if names and first and len(names) != len(first):

@@ -37,11 +37,11 @@ class Decoded:
         return ""
 
     def _decode(self, data: bytes) -> str:
+        if data:
+            return self._decoder.decode(data)
         try:
-            return self._decoder.decode(data, final=not data)
+            return self._decoder.decode(b"", final=True)
         except UnicodeDecodeError:
-            if data:
-                raise
             return _BROKEN_OFF
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from .decoded import Lines
@@ -39,9 +38,6 @@ class OneByOne:
     def __init__(self, lines: Lines) -> None:
         self._lines = iter(lines)
         self.line_num = 0
-
-    def __iter__(self) -> Iterator[str]:
-        return self
 
     def __next__(self) -> str:
         line = next(self._lines)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from .decoded import Decoded, Lines, RecordTooLongError
@@ -18,8 +18,6 @@ class Records(Protocol):
     @property
     def line_num(self) -> int:
         """Lines taken so far."""
-
-    def __iter__(self) -> Iterator[Any]: ...
 
     def __next__(self) -> Any: ...
 

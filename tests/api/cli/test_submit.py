@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from joblog.workers.commands.log import JobLog
-from tests.api.cli.terminal import ADA, Answer, command, environment, joblog, run, started
+from tests.api.cli.terminal import ADA, Answer, joblog, run, started
 
 APP = ("--app", "tests.api.cli.jobs_of_a_user:jobs")
 COUNT = ("submit", "count", *APP, "--args")

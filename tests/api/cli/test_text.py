@@ -90,7 +90,7 @@ def test_instants_as_people_type_them() -> None:
     assert parse_instant("+5m", "at", NOW) == NOW + timedelta(minutes=5)
     assert parse_instant("2030-01-31T09:00Z", "at", NOW) == datetime(2030, 1, 31, 9, tzinfo=UTC)
     assert parse_instant("2030-01-31T09:00+02:00", "at", NOW) == datetime(2030, 1, 31, 7, tzinfo=UTC)
-    assert parse_instant("2030-01-31", "at", NOW) == datetime(2030, 1, 31).astimezone(UTC)  # noqa: DTZ001 - local on purpose
+    assert parse_instant("2030-01-31", "at", NOW) == datetime(2030, 1, 31).astimezone(UTC)
 
 
 @pytest.mark.parametrize("text", ["", "tomorrow", "2030-13-01", "0001-01-01T00:00+14:00", "+"])

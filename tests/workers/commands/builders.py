@@ -1,24 +1,24 @@
 """What the tests of the commands say again and again."""
 
-import signal
-import sqlite3
-from subprocess import PIPE, Popen
-import sys
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from joblog.domain.events import UnitCompleted
+import orjson
+
+from joblog.domain.events import CODE_VOCABULARY, UnitCompleted
 from joblog.domain.job import Actor, Job
 from joblog.domain.retry import RetryPolicy
+from joblog.eventstore.append import Append, EventRow
 from joblog.projections.verify import row_differences, unit_differences
 from joblog.workers.commands.held import Held
 from joblog.workers.commands.log import JobLog
 from tests.conformance.backends import Backend, MemoryBackend, SqlBackend
-from tests.conformance.builders import assert_whole, claim, claimed, submit, whole_log
+from tests.conformance.builders import assert_whole, claim, claimed, stored, submit, whole_log
 
+FUTURE = "joblog.job.from-the-future"
 ROOT = Path(__file__).parents[3]
 SECOND = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
@@ -100,6 +100,14 @@ def in_status(log: JobLog, name: str) -> UUID:
     }
     ends[name]()
     return held.job_id
+
+
+def future(log: JobLog, job_id: UUID) -> None:
+    """Append an event of newer code to a job, as that code would."""
+    version = log.row(job_id)["version"]
+    rows = [EventRow(version + 1, FUTURE, orjson.dumps({"event_id": f"{job_id}.{version}"}))]
+    row = {"version": version + 1, "vocabulary": CODE_VOCABULARY + 1}
+    stored(log.writer.append(Append(job_id, version, rows, f"{job_id}.{version}", row=row)))
 
 
 def die(log: JobLog, backend: Backend, by: str = "reaper") -> None:

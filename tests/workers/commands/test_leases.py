@@ -5,16 +5,18 @@ from uuid import UUID
 
 import pytest
 
-from joblog.domain.errors import EpochChangedError, InvalidFieldError, JobNotFoundError, LeaseHeldError, LeaseLostError, UnstorableError
+from joblog.domain.errors import InputError, JobNotFoundError, LeaseHeldError, LeaseLostError, UnitDoneError
+from joblog.domain.identity import LOG_STREAM
 from joblog.domain.job import CRASH_LIMIT
 from joblog.domain.lease import LeasePolicy, Token
 from joblog.eventstore.store import LeaseRow
+from joblog.workers.commands import claiming
 from joblog.workers.commands.answers import Reclaimed
 from joblog.workers.commands.log import JobLog
 from tests.clocks import START
 from tests.conformance.backends import Backend
-from tests.conformance.builders import armed, claim, claimed, ids, once, submit, submit_newer
-from tests.workers.commands.builders import SECOND, an_actor, claim_again, die, last, status, topics, units
+from tests.conformance.builders import armed, claim, claimed, ids, once, submit
+from tests.workers.commands.builders import SECOND, an_actor, claim_again, die, future, last, status, topics, units
 
 
 def lease_of(log: JobLog, job_id: UUID) -> LeaseRow:
@@ -136,7 +138,7 @@ def test_a_unit_that_was_refused_renews_nothing(log: JobLog, backend: Backend) -
     held = claimed(log)
     held.complete_units(units("a"))
     backend.clock.move(15)
-    with pytest.raises(Exception, match="already completed"):
+    with pytest.raises(UnitDoneError):
         held.complete_units(units("a"))
     backend.clock.move(5)
 
@@ -203,8 +205,6 @@ def test_a_proof_is_good_for_the_grant_it_was_made_for_only(log: JobLog, backend
 
 
 def test_a_reclaim_without_proof_waits_for_the_lease(log: JobLog) -> None:
-    from joblog.workers.commands import claiming
-
     held = claimed(log)
 
     answer = claiming.reclaim(log, lease_of(log, held.job_id), "reaper", cause="expired", proven=False, counts=True)
@@ -332,8 +332,6 @@ def test_a_raised_epoch_voids_every_lease_and_counts_no_crash(log: JobLog, backe
 
 
 def test_the_raise_of_an_epoch_is_in_the_log(log: JobLog) -> None:
-    from joblog.domain.identity import LOG_STREAM
-
     assert [log.raise_epoch(an_actor(), reason="restored\0") for _ in range(2)] == [2, 3]
 
     said = [vars(event) for event in log.mapper.decode_all(LOG_STREAM, log.store.read(LOG_STREAM))]
@@ -351,7 +349,6 @@ def test_a_claim_of_before_is_not_made_in_an_older_epoch(log: JobLog, backend: B
     [held] = other.claim("w")
 
     assert (held.job_id, held.token) == (job_id, Token(2, 1))
-    assert not isinstance(held, EpochChangedError)
 
 
 def test_a_completed_job_is_never_taken_back(log: JobLog, backend: Backend) -> None:
@@ -391,25 +388,17 @@ def test_jobs_of_newer_code_do_not_stand_in_the_way(log: JobLog, backend: Backen
     assert {log.row(held.job_id)["status"] for held in newer} == {"running"}
 
 
-def future(log: JobLog, job_id: UUID) -> None:
-    """Append an event of newer code to a job, as that code would."""
-    from joblog.eventstore.append import Append, EventRow
-    from tests.conformance.builders import stored
-
-    version = log.row(job_id)["version"]
-    rows = [EventRow(version + 1, "joblog.job.from-the-future", b'{"event_id": "f"}')]
-    stored(log.writer.append(Append(job_id, version, rows, "f", row={"version": version + 1, "vocabulary": 2})))
-
-
 @pytest.mark.parametrize("name", ["", "x" * 201, "a\nb"])
 def test_whoever_takes_back_has_a_name(log: JobLog, name: str) -> None:
-    with pytest.raises((InvalidFieldError, UnstorableError, Exception), match="by"):
+    with pytest.raises(InputError, match="by"):
         log.expire(name)
-    with pytest.raises(Exception, match="worker"):
+    with pytest.raises(InputError, match="worker"):
         log.claim(name)
 
 
 def test_a_job_that_only_newer_code_knows_is_not_claimed(log: JobLog) -> None:
-    submit_newer(log)
+    job_id = submit(log)
+    future(log, job_id)
 
     assert claim(log) == []
+    assert log.row(job_id)["status"] == "queued"

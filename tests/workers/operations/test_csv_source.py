@@ -102,6 +102,17 @@ def test_quotes_escapes_and_blanks_are_sniffed(tmp_path: Path, content: str, fou
     assert values(a_plan(tmp_path, content))[0] == found
 
 
+@pytest.mark.parametrize("hint", ["sep='", 'sep="', "sep=x", "sep=\\", "sep="])
+def test_a_hint_that_is_no_delimiter_is_a_line_like_any_other(tmp_path: Path, hint: str) -> None:
+    plan = a_plan(tmp_path, f"{hint}\n1\n", header=False, dialect={"quotechar": ""})
+
+    assert values(plan) == [{"column1": hint}, {"column1": "1"}]
+
+
+def test_a_hint_that_contradicts_the_declared_quote_is_passed_over(tmp_path: Path) -> None:
+    assert a_plan(tmp_path, "sep=;\na,b\n", dialect={"quotechar": ";"}).columns == ("a", "b")
+
+
 def test_what_is_declared_is_not_sniffed(tmp_path: Path) -> None:
     declared = {"delimiter": ",", "quotechar": None}
     plan = a_plan(tmp_path, 'a;b,c"\n1;"2,3\n', dialect=declared)
@@ -225,6 +236,7 @@ def test_a_batch_is_closed_by_the_row_that_fills_it(tmp_path: Path) -> None:
         (b"a,b\xff\n1,2\n", {}, InvalidFieldError, "header[2]"),
         (b"a,\0\n1,2\n", {}, InvalidFieldError, "header[2]"),
         ('a,"b\n1,2\n', {}, InvalidFieldError, "header"),
+        ('a,"b\n1,2\n', {"dialect": {"strict": False}}, InvalidFieldError, "header"),
         ('a,"b"x\n1,2\n', {"dialect": {"delimiter": ","}}, InvalidFieldError, "header"),
         (f"{'x' * 201},b\n1,2\n", {}, TooLargeError, "header[1]"),
         ("a\x01,b\n", {}, UnstorableError, "header[1]"),

@@ -37,6 +37,12 @@ def test_a_url_without_a_password_and_a_reference_are_kept(url: str) -> None:
     assert check_url(url) == url
 
 
+@pytest.mark.parametrize("url", ["env:", "env:A B", "env:c4n4ry:x", "nonsense"])
+def test_what_is_neither_is_refused_at_once(url: str) -> None:
+    with pytest.raises(InvalidFieldError):
+        check_url(url)
+
+
 def test_a_reference_is_resolved_where_the_worker_runs() -> None:
     found = resolve_url("env:TARGET", {"TARGET": f"postgresql://ada:{CANARY}@h/db"})
 
