@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -38,20 +39,30 @@ def pick(
 ) -> list[JobRow]:
     """Choose of what *look* finds, and *block* what an exclusive key holds back: it is not looked at again.
 
-    Where that stands in the way, looks further: else a crowd behind one key would hide every job behind it.
+    Looks further where that stands in the way, else a crowd behind one key would hide every job behind it; and where
+    the tenants' shares were not all used.
     """
     reach = limit
     for _ in range(ROUNDS):
         candidates = look(reach)
         keys = held({row["exclusive_key"] for row in candidates} - {""})
         chosen, blocked = choose(candidates, limit, dict(room), keys.__contains__)
-        if not blocked:
-            break
-        block(blocked)
-        if len(chosen) == limit:
+        if blocked:
+            block(blocked)
+        used_up = len(chosen) == len(candidates) and _is_cut(candidates, reach)
+        if len(chosen) == limit or not (blocked or used_up):
             break
         reach *= 4
     return chosen
+
+
+def _is_cut(candidates: list[JobRow], reach: int) -> bool:
+    """Whether some tenant of a lane has filled its share, so that it may have more."""
+    lanes: dict[tuple[Any, ...], Counter[str]] = {}
+    for row in candidates:
+        lane = (row["queue"], row["kind"], row["gate"], row["priority"])
+        lanes.setdefault(lane, Counter())[row["tenant"]] += 1
+    return any(max(counts.values()) * len(counts) >= reach for counts in lanes.values())
 
 
 def choose(

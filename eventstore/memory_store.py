@@ -544,6 +544,9 @@ class MemoryStore:
     def promote(self, limit: int) -> tuple[int, int | None]:
         """See ``Store``."""
         with self._lock:
+            free = self._free_keys()
+            for key in free:
+                self._unblock(key)
             waiting = [
                 r for r in self._rows() if not r["ready"] and not r["blocked"] and r["status"] in ("queued", "waiting")
             ]
@@ -555,7 +558,12 @@ class MemoryStore:
                 row["ready"] = 1
             rest = [row["due_at"] for row in waiting[len(due) :]]
         failpoint("promote.after_commit")
-        return len(due), (rest[0] if rest else None)
+        return len(free) + len(due), (rest[0] if rest else None)
+
+    def _free_keys(self) -> set[str]:
+        """The exclusive keys with jobs that wait for them and no holder."""
+        waited = {row["exclusive_key"] for row in self._rows() if row["blocked"]}
+        return waited - self._held_keys(waited)
 
     def set_gate(self, gate: str, slots: int | None, closed_until: int) -> None:
         """See ``Store``."""
@@ -648,9 +656,10 @@ class MemoryStore:
             waiting = [r for r in rows if not r["ready"] and not r["blocked"] and r["status"] in ("queued", "waiting")]
             due = min((row["due_at"] for row in waiting), default=None)
             end = min((lease["until"] for lease in self._leases.values()), default=None)
+            wakes, rebooted = bool(self._free_keys()), any(e["boot"] != self.boot_id() for e in self._leases.values())
             others = sum(bool(lease["presence"]) and lease["worker"] != worker for lease in self._leases.values())
-        next_due = None if due is None else (due - self.now()) / 1_000_000
-        next_end = None if end is None else (end - self.lease_now()) / 1_000_000
+        next_due = 0.0 if wakes else None if due is None else (due - self.now()) / 1_000_000
+        next_end = 0.0 if rebooted else None if end is None else (end - self.lease_now()) / 1_000_000
         return Outlook(ready, next_due, next_end, others, outbox=False)
 
     def has_suspects(self, queues: Sequence[str], crashes: int) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from contextlib import contextmanager
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -30,6 +31,7 @@ from ..domain.errors import (
     UnknownOutcomeError,
     UnsafeStoreError,
 )
+from . import postgres_arrays as arrays
 from . import postgres_functions as functions
 from . import schema as s
 from .append import Append, EventRow
@@ -49,6 +51,8 @@ if TYPE_CHECKING:
 KEEPALIVE: Final = {"keepalives": 1, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
 _TRANSACTION_TIMEOUT_SINCE: Final = 170000
 _FUNCTION_ARGS: Final = 20
+#: The server has ended an idle or overlong transaction with its connection, before any COMMIT reached it.
+_IDLE_TOO_LONG: Final = ("25P03", "25P04")
 
 
 def make_engine(url: str | sa.URL, *, lease_seconds: float | None = 30, pooler_safe: bool = False) -> sa.Engine:
@@ -59,12 +63,13 @@ def make_engine(url: str | sa.URL, *, lease_seconds: float | None = 30, pooler_s
     parsed = sa.make_url(url)
     if parsed.drivername in ("postgresql", "postgres"):
         parsed = parsed.set(drivername="postgresql+psycopg")
-    arguments: dict[str, Any] = {**KEEPALIVE, "connect_timeout": 10}
+    arguments: dict[str, Any] = {**KEEPALIVE, "connect_timeout": 10, "client_encoding": "utf8"}
     if pooler_safe:
         arguments["prepare_threshold"] = None
     else:
         arguments["options"] = "-c synchronous_commit=on"
     engine = sa.create_engine(parsed, connect_args=arguments, poolclass=sa.NullPool)
+    sa.event.listen(engine, "connect", lambda driver, _: arrays.register(driver))
     if lease_seconds is not None and not pooler_safe:
         milliseconds = int(lease_seconds * 1000 / 3)
         sa.event.listen(engine, "connect", lambda driver, _: _bound(driver, milliseconds))
@@ -147,6 +152,8 @@ class PostgresStore(SqlStore):
             return CorruptLogError(text)
         if isinstance(error, pg.TooManyConnections | pg.ConfigurationLimitExceeded | pg.QueryCanceled):
             return StoreBusyError(text)
+        if state in _IDLE_TOO_LONG:
+            return StoreUnavailableError(f"{text}: this process was too slow inside a transaction, which was undone")
         lost = not state or state[:2] in ("08", "57") or isinstance(error, psycopg.InterfaceError)
         if lost:
             return UnknownOutcomeError(text) if committing else StoreUnavailableError(text)
@@ -189,43 +196,40 @@ class PostgresStore(SqlStore):
         return first
 
     def _arguments(self, batch: Sequence[Append], generation: int, seen: Seen, *, wait: bool) -> tuple[Any, ...]:
-        """The function's arrays."""
-        streams: list[UUID] = []
-        versions: list[int] = []
-        topics: list[str] = []
-        states: list[bytes] = []
+        """The function's arguments: what all appends have as packed arrays, what only some have as JSON."""
+        streams: list[bytes] = []
+        events: list[EventRow] = []
         unit_events: list[int] = []
         unit_keys: list[str] = []
         hot: list[tuple[Any, ...]] = []
         rest: dict[str, list[Any]] = {}
         for append in batch:
-            base = len(streams)
-            for upcoming, (version, topic, state) in enumerate(append.events, append.expected + 1):
-                if version != upcoming:
+            stream, base = append.stream_id.bytes, len(events)
+            for upcoming, event in enumerate(append.events, append.expected + 1):
+                if event.version != upcoming:
                     raise ConflictError(NOT_CONSECUTIVE)
-                streams.append(append.stream_id)
-                versions.append(version)
-                topics.append(topic)
-                states.append(state)
+            events += append.events
+            streams += [stream] * len(append.events)
             for unit, index in append.units:
                 unit_events.append(base + index + 1)
                 unit_keys.append(unit)
             fence = append.fence
-            if append.is_hot and fence is not None and fence.token.epoch == seen.epoch:
+            if fence is not None and fence.token.epoch == seen.epoch and append.is_hot:
                 row = append.row
-                hot.append(
-                    (append.stream_id, append.expected, row["version"], row["updated_at"], row["done"], row["sequence"],
-                     row["cursor"], fence.token.grant, fence.renew)
-                )  # fmt: skip
+                moved = (row["version"], row["updated_at"], row["done"], row["sequence"], row["cursor"])
+                hot.append((stream, append.expected, *moved, fence.token.grant, fence.renew))
             else:
                 _add_rest(rest, append)
-        hot.sort(key=lambda values: values[0].bytes)  # rows are locked in id order by everyone
-        columns: list[Any] = [list(column) for column in zip(*hot, strict=True)] if hot else [None] * 9
-        if hot and not any(columns[8]):
-            columns[8] = None
-        units: tuple[Any, Any] = (unit_events, unit_keys) if unit_keys else (None, None)
+        hot.sort(key=itemgetter(0))  # rows are locked in id order by everyone
         extra = orjson.dumps(rest).decode() if rest else None
-        return (seen.epoch, seen.position, generation, wait, streams, versions, topics, states, *units, *columns, extra)
+        return (
+            *(seen.epoch, seen.position, generation, wait),
+            *(arrays.uuids(streams), arrays.bigints([event.version for event in events])),
+            *(arrays.topics([event.topic for event in events]), arrays.byteas([event.state for event in events])),
+            *((arrays.ints(unit_events), arrays.texts(unit_keys)) if unit_keys else (None, None)),
+            *_hot_columns(hot),
+            extra,
+        )
 
     @contextmanager
     def atomic(self) -> Iterator[PostgresAtomic]:
@@ -438,11 +442,12 @@ class PostgresStore(SqlStore):
     def promote(self, limit: int) -> tuple[int, int | None]:
         """See ``Store``."""
         parity = self.state().generation % 2
+        woken = self.wake_blocked(parity)
         due = f"FROM jobs_{parity} WHERE ready = 0 AND blocked = 0 AND status IN ('queued', 'waiting')"
         next_due = f"SELECT due_at, joblog_now() {due} ORDER BY due_at LIMIT 1"
         waiting = self.sql_rows(next_due)
         if not waiting or waiting[0][0] > waiting[0][1]:
-            return 0, (waiting[0][0] if waiting else None)
+            return woken, (waiting[0][0] if waiting else None)
         with self.writing("claim") as cursor:
             cursor.execute(
                 f"UPDATE jobs_{parity} SET ready = 1 WHERE id = ANY(ARRAY("
@@ -453,7 +458,7 @@ class PostgresStore(SqlStore):
             rest = cursor.execute(next_due).fetchone()
             failpoint("promote.before_commit")
         failpoint("promote.after_commit")
-        return promoted, (rest[0] if rest else None)
+        return woken + promoted, (rest[0] if rest else None)
 
     def set_gate(self, gate: str, slots: int | None, closed_until: int) -> None:
         """See ``Store``."""
@@ -503,6 +508,15 @@ class PostgresStore(SqlStore):
             else:
                 tails[stream].append(EventRow(*event))
         return {stream: (kept.get(stream), tail) for stream, tail in tails.items()}
+
+
+def _hot_columns(hot: list[tuple[Any, ...]]) -> list[Any]:
+    """The columns of plain unit commits, each an array; NULL if there are none."""
+    if not hot:
+        return [None] * 9
+    ids, expected, version, updated, done, sequence, cursor, grant, renew = zip(*hot, strict=True)
+    numbers = [arrays.bigints(column) for column in (expected, version, updated, done, sequence)]
+    return [arrays.uuids(ids), *numbers, arrays.texts(cursor), arrays.bigints(grant), arrays.bigints(renew) if any(renew) else None]
 
 
 def _add_levels(candidates: list[JobRow], now: int) -> None:

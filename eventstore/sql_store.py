@@ -7,7 +7,7 @@ import threading
 import weakref
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -42,6 +42,20 @@ if TYPE_CHECKING:
     from .store import RowChange
 
 _READ_LIMIT_OF_IN = 500
+
+
+#: The exclusive keys with jobs that wait for them and no holder, found key by key over an index.
+FREE_KEYS: Final = (
+    "WITH RECURSIVE waiting(key) AS (SELECT min(exclusive_key) FROM jobs_{p} WHERE blocked = 1 UNION ALL "
+    "SELECT (SELECT min(exclusive_key) FROM jobs_{p} WHERE blocked = 1 AND exclusive_key > waiting.key) "
+    "FROM waiting WHERE key IS NOT NULL) "
+    "SELECT key FROM waiting WHERE key IS NOT NULL AND NOT EXISTS (SELECT 1 FROM leases WHERE exclusive_key = waiting.key)"
+)
+#: Let the next job of an exclusive key be claimed.
+UNBLOCK: Final = (
+    "UPDATE jobs_{p} SET ready = 1, blocked = 0 WHERE id = (SELECT id FROM jobs_{p} "
+    "WHERE exclusive_key = {key} AND blocked = 1 ORDER BY priority, due_at, id LIMIT 1)"
+)
 
 
 class Pinned:
@@ -364,20 +378,35 @@ class SqlStore:
         sql = (
             f"SELECT ({ready}), (SELECT due_at {waiting} ORDER BY due_at LIMIT 1), "
             f"(SELECT min(lease_until) FROM leases), (SELECT count(*) FROM leases WHERE presence <> '' AND worker <> {mark}), "
-            f"(SELECT generation FROM log_state WHERE id = 1), {self.now_sql}, EXISTS (SELECT 1 FROM outbox)"
+            f"(SELECT generation FROM log_state WHERE id = 1), {self.now_sql}, EXISTS (SELECT 1 FROM outbox), "
+            f"EXISTS ({FREE_KEYS.format(p=parity)}), EXISTS (SELECT 1 FROM leases WHERE boot_id <> {mark})"
         )
-        found, due, end, others, self._live, now, box = self.sql_rows(sql, (*queues, worker))[0]
+        values = self.sql_rows(sql, (*queues, worker, self.boot_id()))[0]
+        found, due, end, others, self._live, now, box, wakes, rebooted = values
         now, lease_now = (self.now(), self.lease_now()) if now is None else (now, now)
-        next_due = None if due is None else (due - now) / 1_000_000
-        next_end = None if end is None else (end - lease_now) / 1_000_000
+        next_due = 0.0 if wakes else None if due is None else (due - now) / 1_000_000
+        next_end = 0.0 if rebooted else None if end is None else (end - lease_now) / 1_000_000
         return Outlook(bool(found), next_due, next_end, others, bool(box))
+
+    def wake_blocked(self, parity: int) -> int:
+        """Make one job ready of each exclusive key that nobody holds any more; returns how many.
+
+        The end of a holder does that too, but whom it woke may have been paused since, or nobody saw it.
+        """
+        keys = [key for (key,) in self.sql_rows(FREE_KEYS.format(p=parity))]
+        if keys:
+            mark = "?" if self.dialect == "sqlite" else "%s"
+            with self.writing("claim") as cursor:
+                for key in keys:
+                    cursor.execute(UNBLOCK.format(p=parity, key=mark), (key,))
+        return len(keys)
 
     def has_suspects(self, queues: Sequence[str], crashes: int) -> bool:
         """Whether a job is ready whose holders died *crashes* times or more at its checkpoint."""
         mark = "?" if self.dialect == "sqlite" else "%s"
         places = ", ".join([mark] * len(queues))
         sql = (
-            f"SELECT 1 FROM jobs_{self._live % 2} WHERE status = 'queued' AND crashes >= {mark} AND ready = 1 "
+            f"SELECT 1 FROM jobs_{self._live % 2} WHERE status IN ('queued', 'waiting') AND crashes >= {mark} AND ready = 1 "
             f"AND queue IN ({places}) LIMIT 1"
         )
         return bool(self.sql_rows(sql, (crashes, *queues)))

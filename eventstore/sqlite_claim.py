@@ -149,7 +149,8 @@ class _Scan:
         sql = f"SELECT tenant {self._from} AND kind = ? AND gate = ? AND priority = ? AND tenant > ? ORDER BY tenant LIMIT 1"
         served = self._query.after_tenant
         found: list[str] = []
-        for tenant, last in ((served, None), ("", served)):
+        for start, last in ((served, None), ("", served)):
+            tenant = start
             while len(found) < reach and (row := self._first(sql, *lane, tenant)) is not None:
                 tenant = row[0]
                 if last is not None and tenant > last:

@@ -35,7 +35,7 @@ from . import schema as s
 from .append import Append, EventRow
 from .clock import SystemClock, micros, pause
 from .failpoint import failpoint
-from .sql_store import Pinned, SqlStore, check_seen
+from .sql_store import UNBLOCK, Pinned, SqlStore, check_seen
 from .sqlite_claim import SqliteClaims
 from .statements import chunks, placeholders
 from .store import NOT_CONSECUTIVE, ConflictError, JobRow, LeaseRow, Seen, SnapshotRow
@@ -490,12 +490,7 @@ class SqliteStore(SqlStore):
             self.statements.insert_lease.run(cursor, row)
 
     def _unblock(self, cursor: Any, exclusive_key: str, parity: int) -> None:
-        """Let the next job of an exclusive key be claimed."""
-        cursor.execute(
-            f"UPDATE jobs_{parity} SET ready = 1, blocked = 0 WHERE id = (SELECT id FROM jobs_{parity} "
-            "WHERE exclusive_key = ? AND blocked = 1 ORDER BY priority, due_at, id LIMIT 1)",
-            (exclusive_key,),
-        )
+        cursor.execute(UNBLOCK.format(p=parity, key="?"), (exclusive_key,))
 
     @staticmethod
     def _move_end(cursor: Any, job_id: UUID, until: int) -> None:
@@ -614,11 +609,12 @@ class SqliteStore(SqlStore):
     def promote(self, limit: int) -> tuple[int, int | None]:
         """See ``Store``."""
         parity = self.state().generation % 2
+        woken = self.wake_blocked(parity)
         due = f"FROM jobs_{parity} INDEXED BY jobs_{parity}_due WHERE ready = 0 AND blocked = 0 AND status IN ('queued', 'waiting')"
         waiting = self.sql_rows(f"SELECT due_at {due} ORDER BY due_at LIMIT 1")
         now = self.now()
         if not waiting or waiting[0][0] > now:
-            return 0, (waiting[0][0] if waiting else None)
+            return woken, (waiting[0][0] if waiting else None)
         with self.writing("claim") as cursor:
             cursor.execute(
                 f"UPDATE jobs_{parity} SET ready = 1 WHERE id IN (SELECT id {due} AND due_at <= ? ORDER BY due_at LIMIT ?)",
@@ -628,7 +624,7 @@ class SqliteStore(SqlStore):
             rest = cursor.execute(f"SELECT due_at {due} ORDER BY due_at LIMIT 1").fetchone()
             failpoint("promote.before_commit")
         failpoint("promote.after_commit")
-        return promoted, (rest[0] if rest else None)
+        return woken + promoted, (rest[0] if rest else None)
 
     def set_gate(self, gate: str, slots: int | None, closed_until: int) -> None:
         """See ``Store``."""

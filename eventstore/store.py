@@ -273,7 +273,7 @@ class Store(Protocol):
         """Leases with a presence file, not of *worker*: candidates for a proof of death."""
 
     def promote(self, limit: int) -> tuple[int, int | None]:
-        """Make jobs ready whose instant has come; returns how many, and the next instant that waits."""
+        """Make jobs ready whose instant has come, or whose exclusive key is free; returns how many, and the next instant."""
 
     def set_gate(self, gate: str, slots: int | None, closed_until: int) -> None:
         """Declare a gate's slots and until when it is closed."""

@@ -46,7 +46,7 @@ def demo_command(*, pace: float) -> Exit:
     args: dict[str, Any] = {"source": str(airports()), "target": f"sqlite:///{_TARGET}", "table": "airports"}
     args |= {"key": ["icao"], "batch": _ROWS, "pace": pace}
     with open_log(create=True) as log:
-        job_id, is_new = _unfinished_or_new(log, jobs, args)
+        job_id, is_new = unfinished_or_new(log, jobs, args)
         say(f"{'importing' if is_new else 'going on with'} job {job_id}")
         say(f"kill it with  kill -9 {os.getpid()}  and start it again: it goes on behind the last unit")
         from .waiting import see_through
@@ -66,7 +66,7 @@ def airports() -> Path:
     return Path(spec.origin).with_name("airports.csv")
 
 
-def _unfinished_or_new(log: JobLog, jobs: Jobs, args: dict[str, Any]) -> tuple[UUID, bool]:
+def unfinished_or_new(log: JobLog, jobs: Jobs, args: dict[str, Any]) -> tuple[UUID, bool]:
     """The demo that did not end, or the next one, under the keys demo-1, demo-2 and so on."""
     from ...domain.status import ENDED
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import threading
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -134,4 +135,13 @@ def run(args: Sequence[str]) -> int:
         # The reader went away: what is still buffered must not fail again when the interpreter ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.FAILED
-    return code if isinstance(code, int) else Exit.DONE
+    code = code if isinstance(code, int) else Exit.DONE
+    if any(thread.name.startswith("joblog-unit") for thread in threading.enumerate()):
+        _leave(code)
+    return code
+
+
+def _leave(code: int) -> None:
+    """End the process although a unit still runs in a thread: it was abandoned, its result would be refused anyway."""
+    sys.stderr.flush()
+    os._exit(code)

@@ -22,6 +22,7 @@ _DRAW_SECONDS: Final = 0.1
 _PLAIN_SECONDS: Final = 5.0
 _WINDOW_SECONDS: Final = 15.0  #: the rate is that of this span
 _BAR: Final = 24
+_LONGEST_LEFT: Final = 365 * 86400.0  #: nobody believes a longer forecast
 _LEAST_SECONDS: Final = 0.5  #: no rate before so much time has passed
 
 
@@ -89,8 +90,8 @@ def line(label: str, measure: Measure, rate: float, note: str, *, bar: bool) -> 
         parts.append(counted(done, noun))
     if rate:
         parts.append(f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.1f}/s")  # noqa: PLR2004 - digits that matter
-    if rate and total and done < total:
-        parts.append(f"{span((total - done) / rate)} left")
+    if rate and total and 0 < (left := (total - done) / rate) < _LONGEST_LEFT:
+        parts.append(f"{span(left)} left")
     if note:
         parts.append(note)
     return "  ".join(parts)

@@ -11,7 +11,7 @@ from ...domain.errors import UnknownEventError
 from .output import encoded, say
 from .session import find_job, open_log
 from .settings import current, shared_options
-from .text import clean, clock_time, moment, span, status_text
+from .text import clean, clock_time, counted, moment, span, status_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,7 +111,7 @@ def _facts(log: JobLog, row: JobRow, job: Job | None) -> Iterator[tuple[str, str
     if row["status"] in {"queued", "waiting"}:
         yield "due", clock_time(moment(row["due_at"]), now)
     lived = (moment(row["finished_at"]) if row["finished_at"] else now) - moment(row["created_at"])
-    died = f", {row['reclaims']:,} times taken back from dead workers" if row["reclaims"] else ""
+    died = f", {counted(row['reclaims'], 'time')} taken back from a dead worker" if row["reclaims"] else ""
     yield "attempts", f"{row['attempt']:,} in {span(lived.total_seconds())}{died}"
     if job is not None and job.result is not None:
         yield "result", clean(_short(job.result))

@@ -268,7 +268,8 @@ def test_two_claims_at_once_keep_to_the_slots(backend: Backend, log: JobLog, wha
     set_queue(log, "q", slots=1)
     for _ in range(4):
         submit(log, **({"gate": "g"} if what == "gate" else {"queue": "q"}))
-    other, sides = backend.open(), []
+    other = backend.open()
+    sides: list[Side] = []
 
     def claim_beside() -> None:
         if not sides:
@@ -321,3 +322,13 @@ def test_the_outlook_tells_what_there_is_to_do(backend: Backend, log: JobLog) ->
 
     assert log.store.outlook(["default"], "w") == (False, -1.0, LEASE - 6.0, 0, False)
     assert log.store.outlook(["none"], "other").others == 1
+
+
+@pytest.mark.parametrize("status", ["queued", "waiting"])
+def test_a_suspect_is_found_whatever_it_waited_for(backend: Backend, log: JobLog, status: str) -> None:
+    job_id = submit(log)
+    backend.spoil(job_id, status=status, crashes=2)
+
+    assert log.store.has_suspects(["default"], 2)
+    assert not log.store.has_suspects(["default"], 3)
+    assert not log.store.has_suspects(["other"], 2)

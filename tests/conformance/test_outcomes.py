@@ -229,7 +229,7 @@ def test_an_append_of_many_streams_that_never_went_out_stays_unknown(backend: Ba
     assert whole_log(log.store) == []
 
 
-def test_what_the_store_cannot_serve_is_no_refusal(backend: Backend, log: JobLog) -> None:
+def test_what_the_store_cannot_serve_is_no_refusal(log: JobLog) -> None:
     def fail() -> None:
         raise StoreUnavailableError("not there")
 

@@ -4,7 +4,7 @@
  * By hand    spin -a lease.pml && gcc -O2 -w -DSAFETY -DCOLLAPSE -o pan pan.c && ./pan -m100000
  *            the trace of a failed run, with the same -D: spin -t -p -g lease.pml
  * Sizes      -DW= workers (<= 3)  -DU= units (<= 3)  -DT= grants (<= 4)  -DK= operator commands
- *            -DC= appends on their way (<= 3)
+ *            -DC= appends on their way (<= 3)  -DR= resumes by a second operator
  * Mutants    -DNAME; MUTANT stands at each place where one takes a defence away
  * Variants   -DNAME; VARIANT stands where one changes the protocol or the world
  *
@@ -43,6 +43,9 @@
 #endif
 #ifndef C
 #define C 2
+#endif
+#ifndef R
+#define R 0
 #endif
 
 /* An assertion tells its name: pan prints "assertion violated (S6||...)". */
@@ -650,3 +653,13 @@ commit:
 #endif
   od
 }
+
+#if R > 0
+active proctype second_operator() {
+  byte n;
+end_second:
+  do
+  :: d_step { n < R && MAY(RESUME) -> n++; insert(true); resume() }
+  od
+}
+#endif

@@ -220,11 +220,11 @@ def reclaim(
     log: JobLog, lease: LeaseRow, by: str, *, cause: str, proven: bool, counts: bool
 ) -> Reclaimed | JobLogError:
     """End one dead holder's lease: ``lease-expired``, and what its wish or its crashes make of the job."""
-    command_id = log.ids.next()
+    command_id, before = log.ids.next(), -1
     answer: Any = None
     for _ in range(RELOADS + 1):
         try:
-            job = log.job(lease.job_id)
+            job = log.job_again(lease.job_id, before)
         except JobLogError as error:
             return error
         if job.lease is None or job.lease.token != lease.token:

@@ -90,11 +90,11 @@ def command(
     if action not in ACTIONS:
         raise InvalidFieldError("action", f"{action!r}", f"use one of {', '.join(ACTIONS)}")
     actor = check_actor(log, actor)
-    command_id = log.ids.next()
+    command_id, before = log.ids.next(), -1
     for reload in range(RELOADS + 1):
         if (answer := repeated(log, action, str(job_id), actor)) is not None:
             return Commanded(job_id, answer["status"], answer["wish"], answer["version"], repeated=True)
-        job = log.job(job_id, tenant=tenant)
+        job = log.job_again(job_id, before, tenant=tenant)
         if if_version is not None and job.version != if_version:
             raise VersionConflictError(job_id, if_version)
         before, now = job.version, log.now()

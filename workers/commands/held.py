@@ -238,10 +238,10 @@ class Held:
     ) -> Generator[Any, Any, int]:
         """Decide, append; when only the version was in the way, reload, decide and send again under the same ids."""
         log = self._log
-        command_id = log.ids.next()
+        command_id, before = log.ids.next(), -1
         for reload in range(RELOADS + 1):
             if self._job is None:
-                self._job = yield lambda: log.job(self.job_id)
+                self._job = yield partial(log.job_again, self.job_id, before)
             job = self._job
             assert job is not None  # noqa: S101 - loaded above
             before, now, asked_at = job.version, log.now(), log.clock.monotonic()

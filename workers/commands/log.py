@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from dataclasses import replace
 from datetime import timedelta
@@ -28,7 +29,7 @@ from ...eventstore.recorder import StoreRecorder
 from ...eventstore.store import SnapshotRow
 from ...eventstore.wake import waker_for
 from ...eventstore.writer import GroupWriter
-from ...projections import job_table
+from ...projections import job_table, repair
 from . import claiming, control, drive, outbox, queueing
 from .answers import BulkAnswer, Commanded, Reclaimed, Submitted
 
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from ...eventstore.mapper import OrjsonMapper
     from ...eventstore.store import JobRow, LeaseRow, Store
     from .held import Held, Unit
+
+logger = logging.getLogger(__name__)
 
 SNAPSHOT_EVERY: Final = 256  #: events between snapshots of one job
 
@@ -140,6 +143,16 @@ class JobLog:
             raise JobNotFoundError(job_id)
         return job
 
+    def job_again(self, job_id: UUID, refused_at: int, *, tenant: str | None = None) -> Job:
+        """The job after an append at version *refused_at* was refused by version.
+
+        If the stream has not moved, the row stood in the way: it is made new from the log.
+        """
+        job = self.job(job_id, tenant=tenant)
+        if job.version == refused_at:
+            repair.row_in_the_way(self.store, self.mapper, job_id, self.writer.generation)
+        return job
+
     def load(self, job_ids: Sequence[UUID]) -> dict[UUID, Job]:
         """Many jobs, replayed from snapshot and tail, read in one query."""
         found: dict[UUID, Job] = {}
@@ -155,14 +168,17 @@ class JobLog:
         return found
 
     def _from_snapshot(self, job_id: UUID, row: SnapshotRow) -> Job | None:
-        """The job at its snapshot; None if newer code wrote it: then the log itself is replayed."""
+        """The job at its snapshot; None if that can't be used: then the log itself is replayed."""
         try:
             snapshot = self.mapper.decode(job_id, *row)
+            if snapshot.vocabulary > CODE_VOCABULARY:
+                return None
+            job: Job = snapshot.mutate(None)
         except UnknownEventError:
             return None
-        if snapshot.vocabulary > CODE_VOCABULARY:
+        except Exception as error:  # noqa: BLE001 - a snapshot is never the truth, whatever is wrong with it
+            logger.warning("the snapshot of job %s is broken (%r); its whole log is replayed", job_id, error)
             return None
-        job: Job = snapshot.mutate(None)
         return job
 
     def row(self, job_id: UUID, *, tenant: str | None = None) -> JobRow:

@@ -30,6 +30,7 @@ class Conversion:
 
     def __init__(self, kinds: Mapping[str, str], null: str | None = None) -> None:
         self._converters = {name: CONVERTERS[kind] for name, kind in kinds.items()}
+        self._texts = frozenset(name for name, kind in kinds.items() if kind == "text")
         self._null = null
 
     def apply(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -39,16 +40,23 @@ class Conversion:
             UnfitError: a value that is none of its column's type, or has no column.
         """
         made: dict[str, Any] = {}
-        null, converters = self._null, self._converters
+        null, texts = self._null, self._texts
         for name, value in values.items():
-            try:
-                convert = converters[name]
-                made[name] = None if value is None or value == null else convert(value)
-            except KeyError:
-                raise UnfitError(Code.UNKNOWN_COLUMN, "the table has no such column", name) from None
-            except UnfitError as unfit:
-                raise UnfitError(unfit.code, unfit.text, name) from None
+            if value is None or value == null:
+                made[name] = None if name in self._converters else self._convert(name, value)
+            elif name in texts and type(value) is str:
+                made[name] = value
+            else:
+                made[name] = self._convert(name, value)
         return made
+
+    def _convert(self, name: str, value: Any) -> Any:
+        try:
+            return self._converters[name](value)
+        except KeyError:
+            raise UnfitError(Code.UNKNOWN_COLUMN, "the table has no such column", name) from None
+        except UnfitError as unfit:
+            raise UnfitError(unfit.code, unfit.text, name) from None
 
 
 def check_types(columns: Mapping[str, str], field: str = "columns") -> None:

@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 
 from joblog.api.cli import checks, lock_holder
+from joblog.eventstore import inspection
 from joblog.workers.commands.log import JobLog
 from tests.api.cli.terminal import ADA, Answer, claimed, joblog, submit, work
 
 
 def level(answer: Answer, name: str) -> str:
-    return next(check["level"] for check in answer.document["checks"] if check["name"] == name)
+    found: str = next(check["level"] for check in answer.document["checks"] if check["name"] == name)
+    return found
 
 
 # -- doctor ----------------------------------------------------------------------------------------------------------
@@ -128,7 +130,7 @@ def test_settings_that_lose_events_are_told(
 ) -> None:
     unsafe = {"synchronous": "1", "journal_mode": "wal", "wal_autocheckpoint": "0", "recursive_triggers": "1"}
     unsafe |= {"fsync": "off", "server_version": "18", "wal_level": "replica", "max_connections": "1"}
-    monkeypatch.setattr(checks.inspection, "settings", lambda _: unsafe)
+    monkeypatch.setattr(inspection, "settings", lambda _: unsafe)
     monkeypatch.setattr(checks, "_OFFSET_WARN", -1.0)
     monkeypatch.setattr(checks, "_LONG_WAL", -1)
     monkeypatch.setattr(checks, "_LITTLE", 10**30)

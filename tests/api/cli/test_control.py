@@ -12,7 +12,8 @@ REQUEST = "nightly-cleanup-2030-01-01"
 
 
 def last(log: JobLog, job_id: str) -> dict[str, object]:
-    return vars(log.mapper.decode_all(UUID(job_id), log.store.read(UUID(job_id)))[-1])
+    event: dict[str, object] = vars(log.mapper.decode_all(UUID(job_id), log.store.read(UUID(job_id)))[-1])
+    return event
 
 
 def test_each_action_is_done_and_recorded_with_who_and_why(log: JobLog, cli: Callable[..., Answer]) -> None:

@@ -39,7 +39,7 @@ def every_command(group: click.Group, path: tuple[str, ...] = ()) -> list[tuple[
     return found
 
 
-@pytest.mark.parametrize(("path", "made"), every_command(cli), ids=lambda value: str(value))
+@pytest.mark.parametrize(("path", "made"), every_command(cli), ids=str)
 def test_every_command_answers_in_json_and_takes_a_database(path: tuple[str, ...], made: click.Command) -> None:
     options = {option for parameter in made.params for option in parameter.opts}
 

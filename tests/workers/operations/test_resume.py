@@ -148,7 +148,7 @@ JSON_PIECES = st.lists(
 def test_a_cursor_holds_in_any_bytes_that_are_called_an_array(
     content: bytes, chunk: int, size: int, record: int
 ) -> None:
-    with limits(record=record):
+    with limits(record=record, field=4, batch=15):
         check_file(b'[{"a":1},' + content, "t.json", "plain", chunk, size)
 
 
