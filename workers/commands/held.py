@@ -106,14 +106,14 @@ class Held:
         """As ``complete_units``, on an event loop."""
         return await drive.run_soon(self.completing_units(units, checkpoint), self._log.writer, readers)
 
-    def skip_unit(self, unit: str, *, code: str, text: str, cursor: Any = None) -> int:
-        """Pass over a bad unit: recorded with its reason, never counted as done."""
+    def skip_unit(self, unit: str, *, code: str, text: str, cursor: Any = None, advance: int = 1) -> int:
+        """Pass over a bad unit: recorded with its reason, never counted as done (see ``Job.skip_unit``)."""
         storable.name(unit, "unit")
         storable.name(code, "code")
         storable.payload(cursor, "cursor")
 
         def decide(job: Job, now: datetime) -> None:
-            job.skip_unit(self.token, unit, code=code, text=text, now=now, cursor=cursor)
+            job.skip_unit(self.token, unit, code=code, text=text, now=now, cursor=cursor, advance=advance)
 
         return self._run(self._decided(decide, lambda append: _bound_checkpoint(append.events)))
 
