@@ -117,7 +117,9 @@ def test_crw_13_a_reclaim_is_recorded_once_with_who_died(site: Site) -> None:
 
     site.finish(job_id)
 
-    expired = [site.log.mapper.decode(job_id, *e) for e in site.log.store.read(job_id) if e.topic.endswith("lease-expired")]
+    expired = [
+        site.log.mapper.decode(job_id, *e) for e in site.log.store.read(job_id) if e.topic.endswith("lease-expired")
+    ]
     [one] = expired
     assert one.cause == "holder-died"  # proven by its presence file: nobody waited for the lease
     assert one.worker != one.reclaimed_by

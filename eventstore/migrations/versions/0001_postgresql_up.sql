@@ -343,7 +343,7 @@ BEGIN
     END IF;
   END IF;
   PERFORM set_config('lock_timeout', '0', true);
-  PERFORM pg_advisory_xact_lock(7460711, 'events'::regclass::oid::bigint::int);  -- from here to the commit: one appender at a time, so positions follow the order of commits
+  PERFORM pg_advisory_xact_lock(7460711, ('events'::regclass::oid::bigint - 2147483648)::int);  -- from here to the commit: one appender at a time, so positions follow the order of commits
   SELECT epoch, generation INTO v_epoch, v_generation FROM log_state WHERE id = 1;
   SELECT coalesce(max(position), 0) INTO v_head FROM events;
   IF v_epoch < p_epoch OR (v_epoch = p_epoch AND v_head < p_seen) THEN
@@ -398,7 +398,12 @@ BEGIN
           WHERE j.ready = 1 AND j.queue = p_queue AND j.kind = v_kind AND j.gate = v_gate AND j.priority = v_priority
             AND j.tenant > v_tenant ORDER BY j.tenant LIMIT 1;
           EXIT WHEN NOT FOUND;
-          v_tenants := v_tenants || v_tenant;
+          PERFORM 1 FROM jobs_0 j
+              WHERE j.ready = 1 AND j.queue = p_queue AND j.kind = v_kind AND j.gate = v_gate
+                AND j.priority = v_priority AND j.tenant = v_tenant AND j.due_at <= p_now AND j.vocabulary <= p_vocabulary
+                AND j.crashes <= p_crashes
+              ORDER BY j.due_at, j.id LIMIT 1 FOR UPDATE SKIP LOCKED;
+          IF FOUND THEN v_tenants := v_tenants || v_tenant; END IF;
         END LOOP;
         v_tenant := '';
         WHILE p_after <> '' AND cardinality(v_tenants) < p_limit LOOP
@@ -406,7 +411,12 @@ BEGIN
           WHERE j.ready = 1 AND j.queue = p_queue AND j.kind = v_kind AND j.gate = v_gate AND j.priority = v_priority
             AND j.tenant > v_tenant AND j.tenant <= p_after ORDER BY j.tenant LIMIT 1;
           EXIT WHEN NOT FOUND;
-          v_tenants := v_tenants || v_tenant;
+          PERFORM 1 FROM jobs_0 j
+              WHERE j.ready = 1 AND j.queue = p_queue AND j.kind = v_kind AND j.gate = v_gate
+                AND j.priority = v_priority AND j.tenant = v_tenant AND j.due_at <= p_now AND j.vocabulary <= p_vocabulary
+                AND j.crashes <= p_crashes
+              ORDER BY j.due_at, j.id LIMIT 1 FOR UPDATE SKIP LOCKED;
+          IF FOUND THEN v_tenants := v_tenants || v_tenant; END IF;
         END LOOP;
         CONTINUE WHEN cardinality(v_tenants) = 0;
         v_share := ceil(p_limit::numeric / cardinality(v_tenants));
@@ -526,7 +536,7 @@ BEGIN
     END IF;
   END IF;
   PERFORM set_config('lock_timeout', '0', true);
-  PERFORM pg_advisory_xact_lock(7460711, 'events'::regclass::oid::bigint::int);  -- from here to the commit: one appender at a time, so positions follow the order of commits
+  PERFORM pg_advisory_xact_lock(7460711, ('events'::regclass::oid::bigint - 2147483648)::int);  -- from here to the commit: one appender at a time, so positions follow the order of commits
   SELECT epoch, generation INTO v_epoch, v_generation FROM log_state WHERE id = 1;
   SELECT coalesce(max(position), 0) INTO v_head FROM events;
   IF v_epoch < p_epoch OR (v_epoch = p_epoch AND v_head < p_seen) THEN
@@ -581,7 +591,12 @@ BEGIN
           WHERE j.ready = 1 AND j.queue = p_queue AND j.kind = v_kind AND j.gate = v_gate AND j.priority = v_priority
             AND j.tenant > v_tenant ORDER BY j.tenant LIMIT 1;
           EXIT WHEN NOT FOUND;
-          v_tenants := v_tenants || v_tenant;
+          PERFORM 1 FROM jobs_1 j
+              WHERE j.ready = 1 AND j.queue = p_queue AND j.kind = v_kind AND j.gate = v_gate
+                AND j.priority = v_priority AND j.tenant = v_tenant AND j.due_at <= p_now AND j.vocabulary <= p_vocabulary
+                AND j.crashes <= p_crashes
+              ORDER BY j.due_at, j.id LIMIT 1 FOR UPDATE SKIP LOCKED;
+          IF FOUND THEN v_tenants := v_tenants || v_tenant; END IF;
         END LOOP;
         v_tenant := '';
         WHILE p_after <> '' AND cardinality(v_tenants) < p_limit LOOP
@@ -589,7 +604,12 @@ BEGIN
           WHERE j.ready = 1 AND j.queue = p_queue AND j.kind = v_kind AND j.gate = v_gate AND j.priority = v_priority
             AND j.tenant > v_tenant AND j.tenant <= p_after ORDER BY j.tenant LIMIT 1;
           EXIT WHEN NOT FOUND;
-          v_tenants := v_tenants || v_tenant;
+          PERFORM 1 FROM jobs_1 j
+              WHERE j.ready = 1 AND j.queue = p_queue AND j.kind = v_kind AND j.gate = v_gate
+                AND j.priority = v_priority AND j.tenant = v_tenant AND j.due_at <= p_now AND j.vocabulary <= p_vocabulary
+                AND j.crashes <= p_crashes
+              ORDER BY j.due_at, j.id LIMIT 1 FOR UPDATE SKIP LOCKED;
+          IF FOUND THEN v_tenants := v_tenants || v_tenant; END IF;
         END LOOP;
         CONTINUE WHEN cardinality(v_tenants) = 0;
         v_share := ceil(p_limit::numeric / cardinality(v_tenants));
