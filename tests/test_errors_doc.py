@@ -15,7 +15,10 @@ from joblog.api.cli.exits import OF_CODE
 from joblog.domain.errors import JobLogError
 
 TABLE = (Path(__file__).parent.parent / "docs" / "errors.md").read_text(encoding="utf-8")
-ROWS = {row[0]: row for row in re.findall(r"^\| `(.*?)` \| `(.*?)` \| (.*?) \| (\d+) \| (\d+) \| (.*?) \|$", TABLE, re.M)}
+ROWS = {
+    row[0]: row
+    for row in re.findall(r"^\| `(.*?)` \| `(.*?)` \| (.*?) \| (\d+) \| (\d+) \| (.*?) \|$", TABLE, re.MULTILINE)
+}
 
 
 def tree(cls: type[JobLogError] = JobLogError) -> Iterator[type[JobLogError]]:

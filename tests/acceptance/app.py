@@ -102,7 +102,7 @@ def slow(run: SyncRun, args: dict[str, Any]) -> int:
     def wait() -> str:
         effect(args, "waiting")
         while not gate.exists():
-            run._book.control.wait(0.02)  # noqa: SLF001 - a bounded wait without sleeping
+            run._book.control.wait(0.02)
         return "went on"
 
     run.step("wait", wait)

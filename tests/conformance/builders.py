@@ -162,3 +162,22 @@ class Side:
         if self._error is not None:
             raise self._error
         return self._result
+
+
+class Beside:
+    """An action for a failpoint: the first time it is passed, *run* goes on in a thread of its own, and is waited for."""
+
+    def __init__(self, run: Callable[[], Any], within: float = 0.3) -> None:
+        self._run, self._within = run, within
+        self._has_begun = False
+        self._side: Side | None = None
+
+    def __call__(self) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            self._side = Side(self._run)
+            self._side.is_done(self._within)
+
+    def result(self) -> Any:
+        assert self._side is not None, "never passed"
+        return self._side.result()

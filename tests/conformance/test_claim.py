@@ -12,7 +12,7 @@ from tests.conformance.backends import Backend
 from tests.conformance.builders import (
     ADA,
     LEASE,
-    Side,
+    Beside,
     a_spec,
     armed,
     assert_whole,
@@ -269,17 +269,12 @@ def test_two_claims_at_once_keep_to_the_slots(backend: Backend, log: JobLog, wha
     for _ in range(4):
         submit(log, **({"gate": "g"} if what == "gate" else {"queue": "q"}))
     other = backend.open()
-    sides: list[Side] = []
+    beside = Beside(lambda: claim(other, queues=["default", "q"], limit=1))
 
-    def claim_beside() -> None:
-        if not sides:
-            sides.append(Side(lambda: claim(other, queues=["default", "q"], limit=1)))
-            sides[0].is_done(0.3)
-
-    with armed("claim.selected", claim_beside):
+    with armed("claim.selected", beside):
         mine = claim(log, queues=["default", "q"], limit=1)
 
-    assert len(mine) + len(sides[0].result()) == 1
+    assert len(mine) + len(beside.result()) == 1
 
 
 def test_a_claim_for_another_generation_is_refused(backend: Backend, log: JobLog) -> None:

@@ -17,7 +17,7 @@ from joblog.workers.commands.log import JobLog
 from tests.conformance.backends import Backend
 from tests.conformance.builders import (
     ADA,
-    Side,
+    Beside,
     an_append,
     armed,
     assert_whole,
@@ -181,16 +181,11 @@ def test_raising_the_epoch_waits_for_the_append_under_way(log: JobLog) -> None:
     """An append that has passed its checks lands before the epoch is raised, or not at all."""
     held = claimed(log)
     append = unit_append(log, held)
-    sides: list[Side] = []
+    beside = Beside(lambda: log.raise_epoch(ADA, reason="restored"))
 
-    def raise_beside() -> None:
-        if not sides:
-            sides.append(Side(lambda: log.raise_epoch(ADA, reason="restored")))
-            sides[0].is_done(0.2)
-
-    with armed("append.before_commit", raise_beside):
+    with armed("append.before_commit", beside):
         answer = log.writer.append(append)
-    sides[0].result()
+    beside.result()
 
     lands = isinstance(answer, Stored)
     topics = [event.topic for event in whole_log(log.store)]

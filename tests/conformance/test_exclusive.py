@@ -8,7 +8,7 @@ import pytest
 from joblog.domain.errors import StoreBusyError
 from joblog.workers.commands.log import JobLog
 from tests.conformance.backends import Backend
-from tests.conformance.builders import ADA, LEASE, Side, armed, claim, ids, submit
+from tests.conformance.builders import ADA, LEASE, Beside, armed, claim, ids, submit
 
 
 def hints(log: JobLog, job_id: UUID) -> tuple[int, int]:
@@ -127,16 +127,11 @@ def test_a_release_while_a_claim_blocks_loses_nobody(backend: Backend, log: JobL
     [held] = claim(log)
     waiting = submit(log, exclusive_key="one")
     other = backend.open()
-    sides: list[Side] = []
+    beside = Beside(held.complete)
 
-    def release_beside() -> None:
-        if not sides:
-            sides.append(Side(held.complete))
-            sides[0].is_done(0.3)
-
-    with armed("claim.selected", release_beside):
+    with armed("claim.selected", beside):
         claim(other)
-    sides[0].result()
+    beside.result()
     log.promote()
 
     assert ids(claim(log)) == [waiting]
@@ -146,17 +141,12 @@ def test_two_claims_at_once_take_one_job_of_a_key(backend: Backend, log: JobLog)
     for queue in ("p", "q"):
         submit(log, exclusive_key="one", queue=queue)
     other = backend.open()
-    sides: list[Side] = []
+    beside = Beside(lambda: _claimed_or_busy(other, "q"))
 
-    def claim_beside() -> None:
-        if not sides:
-            sides.append(Side(lambda: _claimed_or_busy(other, "q")))
-            sides[0].is_done(0.3)
-
-    with armed("claim.selected", claim_beside):
+    with armed("claim.selected", beside):
         mine = claim(log, queues=["p"])
 
-    assert len(mine) + len(sides[0].result()) == 1
+    assert len(mine) + len(beside.result()) == 1
 
 
 def _claimed_or_busy(log: JobLog, queue: str) -> list[Any]:

@@ -55,7 +55,7 @@ def test_up_makes_what_the_code_expects_and_again_changes_nothing(database_url: 
     assert shape(database_url) == before
 
 
-def test_a_schema_made_at_once_is_the_migrated_one(database_url: str, tmp_path: Path) -> None:
+def test_a_schema_made_at_once_is_the_migrated_one(database_url: str) -> None:
     """An empty database gets its schema without alembic, so that a first submit is quick."""
     migrate.upgrade(database_url)
     migrated = shape(database_url)

@@ -1,5 +1,6 @@
 """What only a running product can show of a log: it serves what is stored, and one healthy worker ends every job."""
 
+import traceback
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -116,7 +117,9 @@ def finish(url: str, journal: Path, open_log: Opener, *, clock: SharedClock | No
         try:
             found += work_off(log, facts, clock=clock)
         except JobLogError as error:
-            found.append(Violation("L7", "the queue", f"the healthy worker was refused: {error!r}"))
+            where = traceback.extract_tb(error.__traceback__)[-6:]
+            calls = " > ".join(f"{frame.name}:{frame.lineno}" for frame in where)
+            found.append(Violation("L7", "the queue", f"the healthy worker was refused: {error!r} ({calls})"))
         found += serve(log, url)
     finally:
         log.close()

@@ -9,6 +9,7 @@ import os
 import random
 import signal
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,7 +30,6 @@ from tests.faults.reader import open_reader
 from tests.faults.rig import Report
 from tests.faults.workload import EXPECTED, RunIds, Script, SharedClock, watch
 
-CAMPAIGN: Final = "sqlite-kills"
 LIFE: Final = 200  #: runs on one database
 SNAPSHOT_EVERY: Final = 4
 #: Fail points that this rig does not reach, and why.  A new point must be covered or stand here.
@@ -72,40 +72,53 @@ class Plan:
     must: str
     steps: int
     keys: int
-    alone: bool
     close: bool
+    alive: frozenset[str]  #: the runs of this child and of the other one: all other holders are dead
+
+    @property
+    def alone(self) -> bool:
+        return len(self.alive) == 1
 
 
 class ForkRig:
     """Runs children on one database after another."""
 
+    points = POINTS
+    driver = "sqlite"
+
     def __init__(self, folder: Path, report: Report) -> None:
         self.folder, self.report = folder, report
         self.rng = random.Random(report.seed)
-        self.statements = Statements(sa.make_url("sqlite://").get_dialect()())
+        self.statements = Statements(sa.make_url(f"{self.driver}://").get_dialect()())
+        self.clock: SharedClock | None = SharedClock()
         self._points: list[str] = []
         self._life = -1
         self.begin()
         self.warm()
 
     def begin(self) -> None:
-        """An empty folder, a new journal and an oracle without a memory."""
+        """An empty database, a new journal and an oracle without a memory."""
         self._life += 1
         self.place = self.folder / f"life-{self._life}"
         self.place.mkdir()
-        self.url = f"sqlite:///{self.place / 'log.db'}"
+        self.url = self.new_database(self.place)
         self.journal, self.errors = self.place / "journal", self.place / "errors"
-        self.clock = SharedClock()
         self.oracle, self.story = Oracle(), Story()
         Journal(self.journal).close()
+
+    def new_database(self, place: Path) -> str:
+        return f"sqlite:///{place / 'log.db'}"
+
+    def close(self) -> None:
+        """Give back what the rig holds."""
 
     def warm(self) -> None:
         """Run a script here once, on a log of its own, closed before any fork: each child then starts compiled."""
         place = self.folder / "warm"
         place.mkdir()
-        with self.open(f"sqlite:///{place / 'log.db'}") as log:
+        with self.open(self.new_database(place)) as log:
             watch(log, journal := Journal(place / "journal", "warm"))
-            Script(log, journal, random.Random(1), clock=SharedClock()).run(60)
+            Script(log, journal, random.Random(1), clock=self.clock).run(60)
             journal.close()
         gc.collect()
         gc.freeze()
@@ -116,7 +129,9 @@ class ForkRig:
         """Open the log with what the parent has compiled already."""
         vars(sql_store)["Statements"] = lambda _: self.statements
         vars(log_module)["SNAPSHOT_EVERY"] = SNAPSHOT_EVERY
-        return JobLog.open(url, clock=self.clock, random=random.Random(1), **ports)
+        if self.clock is not None:
+            ports["clock"] = self.clock
+        return JobLog.open(url, random=random.Random(1), **ports)
 
     def work(self, plan: Plan) -> None:
         journal = Journal(self.journal, plan.run)
@@ -125,7 +140,7 @@ class ForkRig:
         log = self.open(self.url, ids=RunIds(plan.run))
         watch(log, journal)
         script = Script(log, journal, random.Random(plan.seed), clock=self.clock, keys=plan.keys, expected=EXPECTED)
-        script.may_move_time = plan.alone
+        script.may_move_time, script.alive = plan.alone, plan.alive
         script.run(plan.steps, must=plan.must)
         if plan.close:
             log.close()
@@ -139,26 +154,25 @@ class ForkRig:
 
     def _next_point(self) -> str:
         if not self._points:
-            self._points = [*POINTS, ANY_MOMENT, ANY_MOMENT]
+            self._points = [*self.points, ANY_MOMENT, ANY_MOMENT]
             self.rng.shuffle(self._points)
         return self._points.pop()
 
     def plans(self, run: int) -> list[Plan]:
         """One child, or two at once; only a lonely one moves the clock."""
-        together = 2 if self.rng.random() < 0.2 else 1
+        names = [f"{self.report.seed:x}.{run}.{child}" for child in range(2 if self.rng.random() < 0.2 else 1)]
         made: list[Plan] = []
-        for child in range(together):
+        for name in names:
             point = self._next_point()
             must, most = ("", 0) if point == ANY_MOMENT else route(point)
-            name = f"{self.report.seed:x}.{run}.{child}"
             hit = self.rng.randint(1, most) if most else 0
-            steps, keys = self.rng.randint(3, 8), 12 + run % LIFE // 3
-            made.append(Plan(name, name, point, hit, must, steps, keys, together == 1, self.rng.random() < 0.5))
+            steps, keys, close = self.rng.randint(3, 8), 12 + run % LIFE // 3, self.rng.random() < 0.5
+            made.append(Plan(name, name, point, hit, must, steps, keys, close, frozenset(names)))
         return made
 
     def step(self, run: int) -> list[Any]:
         """One run: fork, kill, reap, judge."""
-        if self.rng.random() < 0.04:
+        if self.clock is not None and self.rng.random() < 0.04:
             self.clock.reboot()
         plans = self.plans(run)
         children = [(plan, rig.fork(partial(self.work, plan), self.errors)) for plan in plans]
@@ -190,14 +204,18 @@ class ForkRig:
         before = self.story.fired.copy()
         self.story.follow(self.journal)
         self.report.fired += self.story.fired - before
-        if not (self.place / "log.db").exists():
+        if not self.exists():
             return []
         with open_reader(self.url, writable=self.rng.random() < 0.3) as reader:
             return self.oracle.check(reader, self.story)
 
+    def exists(self) -> bool:
+        """Whether a child has come so far as to make the file."""
+        return (self.place / "log.db").exists()
+
     def end(self, run: int) -> list[Any]:
         """The full check at the end of a database's life, with its memory, then a healthy worker."""
-        if not (self.place / "log.db").exists():
+        if not self.exists():
             return []
         with open_reader(self.url) as reader:
             found: list[Any] = [*self.oracle.check(reader, self.story, full=True)]
@@ -215,7 +233,7 @@ class ForkRig:
         for point in BIRTHS:
             place = self.place / point
             place.mkdir()
-            url, hit = f"sqlite:///{place / 'log.db'}", self.rng.randint(1, 30) if point == "migrate.statement" else 1
+            url, hit = self.new_database(place), self.rng.randint(1, 30) if point == "migrate.statement" else 1
             self.report.runs += 1
             code = rig.reap(rig.fork(partial(self.migrate, url, point, hit, run), self.errors))
             if code != -signal.SIGKILL:
@@ -240,11 +258,17 @@ class ForkRig:
         self.open(url).close()
 
 
-def run(report: Report, *, kills: int, life: int = LIFE, tell: Callable[[str], None] = lambda _: None) -> Report:
+def run(
+    report: Report,
+    *,
+    kills: int,
+    life: int = LIFE,
+    make: type[ForkRig] = ForkRig,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Report:
     """Kill until *kills* have been proven, or something does not hold."""
-    report.again = f"python -m tests.faults.campaign --only {CAMPAIGN} --seed {report.seed} --kills {kills}"
-    with rig.scratch() as folder, rig.timed(report):
-        forks = ForkRig(folder, report)
+    report.again = f"python -m tests.faults.campaign --only {report.campaign} --seed {report.seed} --kills {kills}"
+    with rig.scratch() as folder, rig.timed(report), closing(make(folder, report)) as forks:
         number = 0
         while report.fired.total() < kills and not report.failed:
             if number % life == 0:
@@ -261,5 +285,5 @@ def run(report: Report, *, kills: int, life: int = LIFE, tell: Callable[[str], N
 
 def _judged(report: Report, forks: ForkRig, number: int, found: list[Any]) -> None:
     if found:
-        kept = rig.keep(forks.place, f"{CAMPAIGN}-{report.seed}-{number}")
+        kept = rig.keep(forks.place, f"{report.campaign}-{report.seed}-{number}")
         report.fail(f"run {number} ({report.again}; kept in {kept})", found)

@@ -272,6 +272,7 @@ class Script:
     """A process at work: it claims, works, gives back, commands, and loses what others take from it."""
 
     may_move_time = True
+    alive: frozenset[str] = frozenset()  #: the runs whose processes may still live, this one among them
 
     def __init__(
         self,
@@ -290,6 +291,7 @@ class Script:
         self.weights = {**WEIGHTS, **(weights or {})}
         self.done = self.refused = 0
         self._requests = 0
+        self.alive = frozenset({journal.run})
         self._commands: list[tuple[str, UUID, Actor, Any]] = []
 
     @property
@@ -342,7 +344,7 @@ class Script:
 
     def do_resubmit(self) -> None:
         """The same key with other arguments: never another job, never the old one in silence."""
-        rows = self._rows("queued", "completed")
+        rows = [row for row in self._rows("queued", "completed") if not row["parent_id"]]
         if rows:
             row = self.rng.choice(rows)
             try:
@@ -503,10 +505,18 @@ class Script:
         self._pass_time(timedelta(seconds=self.rng.choice((0.1, 1, 5, 12, 40))))
 
     def do_expire(self) -> None:
-        """Leases run out, those of this process too: it stays a zombie until it notices."""
+        """Leases run out, those of this process too: it stays a zombie until it notices.
+
+        Where the clock is the database's they do not, and whoever holds a job and is not alive is known to be dead.
+        """
         self._one_held()
         self._pass_time(timedelta(seconds=31))
         self.log.expire(self.name)
+        if self.clock is None:
+            for row in self._rows("running"):
+                lease = self.log.store.lease(row["id"])
+                if lease is not None and lease.worker.removeprefix("worker-") not in self.alive:
+                    self.log.reclaim(lease, self.name)
 
     def do_promote(self) -> None:
         if not self._rows("waiting"):

@@ -9,7 +9,6 @@
 # One line a run: name, states, seconds (compiling included), result, as expected or NOT.
 # JOBS=n: so many runs side by side (default 2).
 set -u
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 for tool in spin gcc; do
   if ! command -v "$tool" >/dev/null; then
@@ -17,6 +16,7 @@ for tool in spin gcc; do
     exit 1
   fi
 done
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 # name | -D flags | expected: "holds", or the invariant that must be violated.
 # A name in capitals is itself a flag: the mutant or variant of that name in lease.pml.
@@ -44,6 +44,7 @@ FENCE_FIRST                          | STEPWISE             | S2
 UNKNOWN_IS_OK                        | STEPWISE             | S1
 EFFECT_LATE                          | STEPWISE             | S9
 WISH_LOST                            | K=1                  | WISH
+EXPIRE_NOVERSION                     | STEPWISE T=2 K=1 U=1 | WISH
 WISH_IGNORED                         | K=1                  | WISH
 NO_TAKEOVER                          | K=0 U=1              | L7
 CLOCK_BACK                           | STEPWISE             | S2

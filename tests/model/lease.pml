@@ -372,6 +372,8 @@ inline expire() {                /* transition: takeover, decided under the row 
   if
 #ifdef EXPIRE_UNLOCKED           /* VARIANT: decided by an earlier look at the row             */
   :: row && rowtok == takertok && NEXT(takercur) ->
+#elif defined(EXPIRE_NOVERSION)  /* MUTANT: the row lock alone, numbered under it              */
+  :: row && !live -> takercur = true;
 #else
   :: row && !live && NEXT(takercur) ->
 #endif

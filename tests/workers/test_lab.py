@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -107,7 +108,7 @@ def test_the_clock_is_moved_to_each_retry_and_nothing_waits() -> None:
     job = Lab().run(later, {})
 
     assert (job.status, job.result, job.failures) == (Status.COMPLETED, 4, 3)
-    waits = [(after - before).total_seconds() for before, after in zip(tries, tries[1:], strict=False)]
+    waits = [(after - before).total_seconds() for before, after in pairwise(tries)]
     assert waits == pytest.approx([1.125, 2.25, 4.5], abs=0.01)  # doubling, with the seeded half of 25 % jitter
 
 

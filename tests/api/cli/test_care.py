@@ -7,12 +7,14 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from joblog.api.cli import checks, lock_holder
+from joblog.domain.spec import JobSpec
 from joblog.eventstore import inspection
 from joblog.workers.commands.log import JobLog
 from tests.api.cli.terminal import ADA, Answer, claimed, joblog, submit, work
@@ -290,3 +292,67 @@ def test_a_rebuild_that_runs_or_died_is_shown(log: JobLog, cli: Callable[..., An
 def test_only_known_projections(log: JobLog, cli: Callable[..., Any]) -> None:  # noqa: ARG001 - it makes the log
     for action in ("rebuild", "verify", "drop-old"):
         assert cli("projections", action, "nosuch").code == 2
+
+
+# -- what can go wrong on the machine --------------------------------------------------------------------------------
+
+
+def test_a_folder_that_takes_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(**_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(checks.tempfile, "TemporaryFile", refused)  # type: ignore[attr-defined]
+    monkeypatch.setattr("joblog.workers.presence.is_local", lambda _: False)
+
+    found = {check.name: check for check in checks.of_folder(tmp_path / "joblog.db")}
+
+    assert (found["folder"].level, found["file-system"].level) == ("fail", "fail")
+
+
+def test_a_newer_schema_that_we_may_still_use(
+    log: JobLog, cli: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.store.track("audit", 0)
+    monkeypatch.setattr(checks, "SCHEMA_VERSION", 0)
+
+    answer = cli("doctor", "--json")
+
+    assert answer.code == 0
+    assert (level(answer, "schema"), level(answer, "follower")) == ("warn", "ok")
+
+
+def test_a_due_job_that_nobody_even_made_ready(
+    log: JobLog, cli: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit(log, due_at=log.now() + timedelta(hours=1))
+    monkeypatch.setattr(checks, "_LATE", -7200.0)
+
+    answer = cli("doctor", "--json")
+
+    (due,) = [check for check in answer.document["checks"] if check["name"] == "due"]
+    assert "made ready" in due["text"]
+
+
+def test_what_is_on_its_way_into_the_log(sqlite_log: JobLog, on_file: Callable[..., Answer]) -> None:
+    with sqlite_log.store.engine.begin() as connection:  # type: ignore[attr-defined]
+        sqlite_log.submit_in(connection, JobSpec("demo.kind", key="k"))
+
+    assert "1 submit on the way into the log" in on_file("doctor").out
+
+
+@pytest.mark.parametrize("command", [["init"], ["migrate"], ["migrate", "--check"], ["list"]])
+def test_a_server_that_does_not_answer(command: list[str]) -> None:
+    answer = joblog("--db", "postgresql://ada:hunter2@127.0.0.1:1/x", *command)
+
+    assert (answer.code, answer.refusal) == (75, "store-unavailable")
+    assert "hunter2" not in answer.err
+
+
+@pytest.mark.parametrize("command", [["init"], ["migrate"], ["list"], ["doctor"]])
+def test_a_path_that_leads_through_a_file(tmp_path: Path, command: list[str]) -> None:
+    (tmp_path / "file").touch()
+
+    answer = joblog("--db", "sqlite:///file/joblog.db", *command)
+
+    assert answer.code == 6
+    assert "Traceback" not in answer.err

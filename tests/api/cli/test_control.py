@@ -5,6 +5,7 @@ from uuid import UUID
 
 import pytest
 
+from joblog.api.cli.session import user
 from joblog.workers.commands.log import JobLog
 from tests.api.cli.terminal import ADA, Answer, claimed, submit
 
@@ -21,7 +22,7 @@ def test_each_action_is_done_and_recorded_with_who_and_why(log: JobLog, cli: Cal
 
     assert cli("pause", job_id, "--reason", "wait for mira").out == f"job {job_id} is paused\n"
     event = last(log, job_id)
-    assert (event["actor"], event["text"], event["reason"]) == ("root", "wait for mira", "operator")
+    assert (event["actor"], event["text"], event["reason"]) == (user(), "wait for mira", "operator")
     assert cli("resume", job_id).out == f"job {job_id} is queued\n"
     assert cli("pause", job_id).code == 0
     assert cli("retry", job_id).out == f"job {job_id} is queued\n"
@@ -163,4 +164,4 @@ def test_an_epoch_is_raised_with_a_reason(log: JobLog, cli: Callable[..., Answer
 
     assert cli("epoch", "raise").code == 2
     assert cli("epoch", "raise", "--reason", "restored", "--json").document == {"epoch": 2, "position": 2}
-    assert "epoch 2 begins, says root: restored" in cli("tail", "--after", "0", "--no-follow").out
+    assert f"epoch 2 begins, says {user()}: restored" in cli("tail", "--after", "0", "--no-follow").out

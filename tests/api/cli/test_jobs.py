@@ -315,3 +315,46 @@ def test_a_job_in_the_outbox_reads_as_queued(sqlite_log: JobLog, on_file: Callab
     assert "in the outbox" in on_file("show", job_id).out
     document = on_file("show", job_id, "--json").document
     assert (document["job"]["status"], document["job"]["in_outbox"], document["history"]) == ("queued", True, [])
+
+
+def test_why_only_newer_code_goes_on(log: JobLog, cli: Callable[..., Answer]) -> None:
+    job_id = submit(log)
+    with log.store.writing("claim") as cursor:  # type: ignore[attr-defined]
+        cursor.execute("UPDATE jobs_0 SET vocabulary = 99")
+
+    assert reasons(cli("why", job_id, "--json"))[0] == "newer-code"
+
+
+def test_why_a_dead_workers_job_stands_still(log: JobLog, cli: Callable[..., Answer]) -> None:
+    job_id = submit(log)
+    claimed(log)
+    log.raise_epoch(ADA, reason="voids every lease")
+
+    assert reasons(cli("why", job_id, "--json")) == ["lease-expired", "progress"]
+    assert cli("show", job_id, "--json").document["job"]["lease"]["seconds_left"] <= 0
+
+
+def test_why_a_parked_job_waits_even_when_it_is_resumed(log: JobLog, cli: Callable[..., Answer]) -> None:
+    job_id = submit(log)
+    claimed(log).park(reason="retry-after", text="429", not_before=log.now() + timedelta(days=2))
+
+    assert reasons(cli("why", job_id, "--json")) == ["retry-after", "not-due"]
+
+
+def test_why_a_parent_goes_on_when_its_child_has_ended(log: JobLog, cli: Callable[..., Answer]) -> None:
+    parent = submit(log)
+    held = claimed(log)
+    held.release("child", due_at=log.now() + timedelta(minutes=1))
+
+    assert "Its child has ended" in cli("why", parent).out
+
+
+def test_a_failed_job_tells_its_reason_in_the_list(log: JobLog, cli: Callable[..., Answer]) -> None:
+    submit(log)
+    claimed(log).fail(reason="bad-row", text="line 7, column 'name': " + "no text " * 20, unit="rows:1")
+
+    line = cli("list").lines[1]
+
+    assert "✕ failed" in line
+    assert "bad-row: line 7, column 'name'" in line
+    assert line.endswith("…")

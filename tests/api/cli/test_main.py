@@ -103,6 +103,15 @@ def test_wrong_usage_ends_with_2_and_the_way_to_help(args: list[str]) -> None:
     assert "--help" in answer.err
 
 
+@pytest.mark.parametrize("args", [[], ["epoch"]])
+def test_a_bare_group_shows_its_help(args: list[str]) -> None:
+    answer = run(*args)
+
+    assert answer.code == 2
+    assert answer.err.startswith("Usage: joblog")
+    assert "raise" in answer.err or "submit" in answer.err
+
+
 @pytest.mark.parametrize(
     "url",
     ["mysql://u:hunter2@host/x", "hunter2", "postgresql://u:hunter2@127.0.0.1:1/x", "sqlite:///:memory:", "sqlite://"],

@@ -11,6 +11,8 @@ from uuid import UUID
 
 import pytest
 
+from joblog.api.cli.session import user
+from joblog.domain.errors import StoreUnavailableError, UnknownOutcomeError
 from joblog.workers.commands.log import JobLog
 from tests.api.cli.terminal import ADA, Answer, joblog, run, started
 
@@ -35,7 +37,7 @@ def test_a_job_is_handed_in_once(log: JobLog, cli: Callable[..., Answer]) -> Non
     assert (first["created"], again["created"], again["id"]) == (True, False, first["id"])
     assert "is there already" in cli(*COUNT, '{"upto": 3}', "--key", "k").out
     assert cli(*COUNT, '{"upto": 4}', "--key", "k").refusal == "key-conflict"
-    assert log.job(UUID(first["id"])).owner == "root"
+    assert log.job(UUID(first["id"])).owner == user()
 
 
 def test_every_option_arrives(log: JobLog, cli: Callable[..., Answer]) -> None:
@@ -179,6 +181,18 @@ def test_the_time_is_up(log: JobLog, database_url: str) -> None:
     assert log.store.find_jobs(limit=2)[0]["status"] == "queued"
 
 
+def test_what_keeps_it_waiting_is_told_once(
+    log: JobLog, cli: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("joblog.api.cli.waiting._HINT_SECONDS", 0.0)
+
+    answer = cli(*COUNT, '{"upto": 1}', "--at", "+1h", "--wait", "--timeout", "0.5s")
+
+    assert answer.code == 12
+    assert answer.err.count("It is not due before") == 1
+    assert log.store.find_jobs(limit=1)[0]["status"] == "queued"
+
+
 def test_a_worker_elsewhere_is_left_to_its_work(log: JobLog, database_url: str) -> None:
     with started("--db", database_url, "worker", *APP) as worker:
         assert worker.stderr is not None
@@ -236,3 +250,51 @@ def test_the_environment_names_the_app(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOBLOG_APP", APP[1])
 
     assert joblog("submit", "count", "--args", '{"upto": 1}').code == 0
+
+
+def test_an_unknown_outcome_names_the_key_that_finds_out(
+    sqlite_log: JobLog, on_file: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(*_: object) -> None:
+        raise UnknownOutcomeError("the answer was lost")
+
+    monkeypatch.setattr(JobLog, "submit", unknown)
+
+    answer = on_file(*COUNT, '{"upto": 1}')
+
+    assert answer.code == 75
+    assert "--key " in answer.err
+    assert sqlite_log.store.head() == 0
+
+
+def test_an_account_without_a_name_commands_too(
+    sqlite_log: JobLog, on_file: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unnamed(_: int) -> None:
+        raise KeyError
+
+    monkeypatch.setattr("pwd.getpwuid", unnamed)
+
+    job_id = on_file(*COUNT, '{"upto": 1}', "--json").document["id"]
+
+    assert sqlite_log.job(UUID(job_id)).owner.startswith("uid ")
+
+
+def test_a_database_that_restarts_meanwhile_is_waited_for(
+    sqlite_log: JobLog, on_file: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, away = JobLog.row, [True, True]
+
+    def sometimes(self: JobLog, job_id: UUID, **more: Any) -> Any:
+        if away:
+            away.pop()
+            raise StoreUnavailableError("gone")
+        return real(self, job_id, **more)
+
+    monkeypatch.setattr(JobLog, "row", sometimes)
+    monkeypatch.setattr("joblog.api.cli.waiting._IDLE_SECONDS", 0.01)
+    monkeypatch.setattr("joblog.api.cli.waiting._somebody_works", lambda *_: True)
+
+    assert on_file(*COUNT, '{"upto": 1}', "--wait", "--timeout", "0.2s").code == 12
+    assert away == []
+    assert sqlite_log.store.head() == 1
