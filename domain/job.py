@@ -497,7 +497,8 @@ class Job(BaseAggregate[UUID]):
         event = object.__new__(event_class)
         version = self._version + 1
         timestamp = max(now, self._modified_on)
-        vars(event).update(originator_id=self._id, originator_version=version, timestamp=timestamp, **fields)
+        said = {"originator_id": self._id, "originator_version": version, "timestamp": timestamp, **fields}
+        object.__setattr__(event, "__dict__", said)  # events are frozen
         event.apply(self)
         self._version, self._modified_on = version, timestamp
         self._pending_events.append(event)

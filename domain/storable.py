@@ -121,9 +121,10 @@ def _walk(value: Any, depth: int) -> None:
         at: Any = 0
         try:
             for at, inner in enumerate(value) if kind is list else value.items():
-                if kind is dict:
+                if kind is dict and not (type(at) is str and at.isprintable()):
                     _check_key(at)
-                _walk(inner, depth + 1)
+                if not (type(inner) is str and inner.isascii()):
+                    _walk(inner, depth + 1)
         except InputError as bad:
             path = f"[{at}]" if kind is list else _path("", at)
             raise type(bad)(path + bad.field, bad.problem, bad.way_out) from None
@@ -132,7 +133,7 @@ def _walk(value: Any, depth: int) -> None:
 def _check_key(key: Any) -> None:
     if type(key) is not str:
         raise UnstorableError("", f"key of type {type(key).__name__}", "use string keys")
-    if not key.isprintable() and _UNSTORABLE.search(key):
+    if _UNSTORABLE.search(key):
         raise UnstorableError("", "key with NUL or a lone surrogate", "rename the key")
 
 

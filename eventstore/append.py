@@ -82,6 +82,7 @@ class Append:
     evidence: int | None = None  #: how many unit results must be stored before a job may complete
     receipt: Receipt | None = None
     queue_row: dict[str, Any] | None = None  #: the queue's row, for a queue's stream
+    tracking: tuple[str, int] | None = None  #: a follower that moves to this position, if it is not there yet
 
     @property
     def is_hot(self) -> bool:
@@ -96,6 +97,7 @@ class Append:
             and not self.fence.end
             and self.grant is None
             and self.receipt is None
+            and self.tracking is None
             and not row["crashes"]
             and not row["unit_attempt"]
         )

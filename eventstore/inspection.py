@@ -32,7 +32,6 @@ _SETTINGS: Final = (
     "synchronous_commit",
     "wal_level",
     "max_connections",
-    "idle_in_transaction_session_timeout",
 )
 
 

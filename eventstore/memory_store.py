@@ -46,6 +46,7 @@ from .store import (
     Seen,
     SnapshotRow,
 )
+from .wake import Waker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -66,6 +67,7 @@ class MemoryStore:
 
     def __init__(self, *, clock: Clock | None = None) -> None:
         self.clock: Clock = clock or SystemClock()
+        self.waker = Waker()
         self.faults: deque[str] = deque()
         self.fired: dict[str, int] = {}
         self._lock = threading.RLock()
@@ -191,6 +193,8 @@ class MemoryStore:
             self._check_lease(append, keys)
             if append.receipt is not None and append.receipt.request_id in self._receipts:
                 raise ConflictError("receipt")
+            if append.tracking is not None and self._tracking.get(append.tracking[0], 0) >= append.tracking[1]:
+                raise ConflictError("tracking")
 
     def _row_version(self, stream: UUID, default: int) -> int:
         row = self._jobs[self._generation % 2].get(stream)
@@ -229,6 +233,8 @@ class MemoryStore:
             self._receipts[request_id] = tuple(answer)  # type: ignore[assignment]
         if append.queue_row is not None:
             self._queues[append.queue_row["queue"]] = append.queue_row
+        if append.tracking is not None:
+            self._tracking.update([append.tracking])
 
     def _write_lease(self, append: Append) -> None:
         stream = append.stream_id

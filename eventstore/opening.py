@@ -29,10 +29,12 @@ def open_store(
     lease_seconds: float = 30,
     pooler_safe: bool = False,
     create: bool = True,
+    read_only: bool = False,
 ) -> Store:
     """Open the log at *url*: ``sqlite:///path``, ``postgresql://…`` or ``memory://``.
 
-    An empty database gets the schema, unless *create* is off.
+    An empty database gets the schema, unless *create* is off.  *read_only* is for followers: it also takes a standby, and
+    refuses every write.
 
     Raises:
         InvalidFieldError: a URL of another kind.
@@ -60,7 +62,8 @@ def open_store(
     else:
         raise InvalidFieldError("database", f"{backend!r} is not supported", "give sqlite:///path or postgresql://…")
     try:
-        _prepare(store, create=create)
+        store.read_only = read_only
+        _prepare(store, create=create and not read_only)
     except BaseException:
         store.close()
         raise
@@ -106,7 +109,10 @@ def _create_sqlite(store: SqliteStore) -> None:
 
 
 def _create_postgres(store: PostgresStore) -> None:
-    with store.engine.begin() as connection:
+    from .postgres_store import make_engine
+
+    engine = make_engine(store.engine.url, lease_seconds=None, pooler_safe=store.pooler_safe)  # no lease bounds this
+    with engine.begin() as connection:
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK})")
         if connection.exec_driver_sql("SELECT to_regclass('log_state')").scalar() is None:
             ddl.create(connection)

@@ -128,6 +128,13 @@ BEGIN
       INSERT INTO queues SELECT r.* FROM jsonb_populate_recordset(null::queues, p_rest->'queue') r
       ON CONFLICT (queue) DO UPDATE SET paused = excluded.paused, slots = excluded.slots, generation = excluded.generation;
     END IF;
+    IF p_rest ? 'tracking' THEN
+      INSERT INTO tracking AS t SELECT r.* FROM jsonb_populate_recordset(null::tracking, p_rest->'tracking') r
+      ON CONFLICT (application_name) DO UPDATE SET notification_id = excluded.notification_id
+      WHERE t.notification_id < excluded.notification_id;
+      GET DIAGNOSTICS n = ROW_COUNT;
+      IF n <> jsonb_array_length(p_rest->'tracking') THEN RAISE EXCEPTION 'tracking' USING ERRCODE = '{bad}'; END IF;
+    END IF;
   END IF;
   PERFORM set_config('lock_timeout', '0', true);
   PERFORM {lock};  -- from here to the commit: one appender at a time, so positions follow the order of commits

@@ -107,7 +107,9 @@ class PostgresStore(SqlStore):
         self._upsert_gate = statements.compile(statements.upsert(s.gates, "gate"))
 
     def check_safe(self) -> None:
-        """Refuse a server that can lose what it acknowledged."""
+        """Refuse a server that can lose what it acknowledged; a reader may have any."""
+        if self.read_only:
+            return
         for name in ("fsync", "full_page_writes"):
             if (value := self.sql_rows(f"SHOW {name}")[0][0]) != "on":
                 raise UnsafeStoreError(f"the server runs with {name}={value}; switch it on, or use another server")
@@ -171,10 +173,10 @@ class PostgresStore(SqlStore):
 
     def append(self, batch: Sequence[Append], generation: int, seen: Seen, *, side: bool = False) -> int:
         """See ``Store``."""
+        self.check_writable()
         failpoint("append.begin")
         arguments = self._arguments(batch, generation, seen, wait=side)
         pinned = self._own("side") if side else self._append_pin
-        self.check_usable()
         try:
             cursor = pinned.open()
         except Exception as error:
@@ -270,6 +272,7 @@ class PostgresStore(SqlStore):
     @contextmanager
     def writing(self, name: str) -> Iterator[Any]:
         """A transaction on this thread's connection for *name*."""
+        self.check_writable()
         pinned = self._own(name)
         committing = False
         try:
@@ -542,6 +545,18 @@ def _add_rest(rest: dict[str, list[Any]], append: Append) -> None:
             rest.setdefault("set", []).append({"id": job, "expected": append.expected, "c": changes})
     if append.evidence is not None:
         rest.setdefault("evidence", []).append({"job_id": job, "n": append.evidence})
+    _add_lease(rest, append)
+    if append.receipt is not None:
+        rest.setdefault("receipt", []).append(append.receipt._asdict())
+    if append.queue_row is not None:
+        rest.setdefault("queue", []).append(append.queue_row)
+    if append.tracking is not None:
+        name, position = append.tracking
+        rest.setdefault("tracking", []).append({"application_name": name, "notification_id": position})
+
+
+def _add_lease(rest: dict[str, list[Any]], append: Append) -> None:
+    job = append.stream_id
     if (fence := append.fence) is not None:
         held = {"id": job, "epoch": fence.token.epoch, "token": fence.token.grant}
         if fence.end:
@@ -555,10 +570,6 @@ def _add_rest(rest: dict[str, list[Any]], append: Append) -> None:
         made = grant._asdict()
         token = made.pop("token")
         rest.setdefault("grant", []).append({"id": job, "epoch": token.epoch, "token": token.grant, **made})
-    if append.receipt is not None:
-        rest.setdefault("receipt", []).append(append.receipt._asdict())
-    if append.queue_row is not None:
-        rest.setdefault("queue", []).append(append.queue_row)
 
 
 class PostgresAtomic:
@@ -567,6 +578,10 @@ class PostgresAtomic:
     def __init__(self, store: PostgresStore, connection: sa.Connection, cursor: Any) -> None:
         self.connection = connection
         self._store, self._cursor = store, cursor
+
+    def hold(self, job_id: UUID, generation: int) -> None:
+        """Lock the job's row; whoever appends meanwhile waits for it in its side lane."""
+        self._cursor.execute(f"SELECT 1 FROM jobs_{generation % 2} WHERE id = %s FOR UPDATE", (job_id,))
 
     def append(self, append: Append, generation: int, seen: Seen) -> int:
         """Write *append*, undoing only itself if it is refused."""

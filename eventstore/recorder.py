@@ -5,6 +5,7 @@ So its Application, Repository, EventStore, subscriptions and projections run on
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -24,14 +25,23 @@ from .mapper import event_id
 from .store import SnapshotRow
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from .store import Store
     from .wake import Waker
     from .writer import GroupWriter
 
 
-def _as_library(error: JobLogError) -> es.PersistenceError:
+@contextmanager
+def _as_library() -> Iterator[None]:
+    """Raise our errors as the library's."""
+    try:
+        yield
+    except JobLogError as error:
+        raise _translated(error) from error
+
+
+def _translated(error: JobLogError) -> es.PersistenceError:
     if isinstance(error, RefusedError):
         return es.IntegrityError(str(error))
     if isinstance(error, StoreBusyError | StoreUnavailableError | UnknownOutcomeError):
@@ -48,16 +58,23 @@ class StoreRecorder(es.ProcessRecorder):
         self.store, self.writer, self.waker = store, writer, waker
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
-        """Append to one or many streams, atomically; refused as a whole if any stream is elsewhere."""
+        """Append to one or many streams, atomically; refused as a whole if any stream is elsewhere.
+
+        With *tracking* the follower moves in the same transaction, or nothing is written.
+        """
         tracking: Tracking | None = kwargs.get("tracking")
-        if tracking is not None:
-            self.insert_tracking(tracking)
         if not stored_events:
+            if tracking is not None:
+                self.insert_tracking(tracking)
             return None
-        answers = self.writer.append_atomic(_appends(stored_events))
+        appends = _appends(stored_events)
+        if tracking is not None:
+            appends[0].tracking = (tracking.application_name, tracking.notification_id)
+        answers = self.writer.append_atomic(appends)
         if isinstance(answers, JobLogError):
-            raise _as_library(answers) from answers
-        return [first + i for first, append in answers for i in range(len(append.events))]
+            raise _translated(answers) from answers
+        at = {(a.stream_id, row.version): first + i for first, a in answers for i, row in enumerate(a.events)}
+        return [at[_uuid(event.originator_id), event.originator_version] for event in stored_events]
 
     def select_events(
         self,
@@ -69,8 +86,8 @@ class StoreRecorder(es.ProcessRecorder):
         limit: int | None = None,
     ) -> Sequence[StoredEvent]:
         """The events of one stream."""
-        stream = originator_id if isinstance(originator_id, UUID) else UUID(originator_id)
-        rows = self.store.read(stream, after=gt or 0, upto=lte, newest_first=desc, limit=limit)
+        with _as_library():
+            rows = self.store.read(_uuid(originator_id), after=gt or 0, upto=lte, newest_first=desc, limit=limit)
         return [StoredEvent(originator_id, *row) for row in rows]
 
     def select_notifications(
@@ -84,12 +101,14 @@ class StoreRecorder(es.ProcessRecorder):
     ) -> Sequence[Notification]:
         """The log from *start* on; without gaps unless filtered by *topics*."""
         after = 0 if start is None else start - 1 if inclusive_of_start else start
-        found = self.store.log(after, limit, upto=stop, topics=topics)
+        with _as_library():
+            found = self.store.log(after, limit, upto=stop, topics=topics)
         return [Notification(e.stream_id, e.version, e.topic, e.state, e.position) for e in found]
 
     def max_notification_id(self) -> int | None:
         """The last position, or None in an empty log."""
-        return self.store.head() or None
+        with _as_library():
+            return self.store.head() or None
 
     def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> es.Subscription[Any]:
         """Everything behind *gt*, then what is appended: woken by a hint, with polling as the floor."""
@@ -97,19 +116,26 @@ class StoreRecorder(es.ProcessRecorder):
 
     def insert_tracking(self, tracking: Tracking) -> None:
         """Move a follower forward; the same or an older position is refused."""
-        if not self.store.track(tracking.application_name, tracking.notification_id):
+        with _as_library():
+            moved = self.store.track(tracking.application_name, tracking.notification_id)
+        if not moved:
             raise es.IntegrityError(f"{tracking.application_name} is already at {tracking.notification_id} or further")
 
     def max_tracking_id(self, application_name: str) -> int | None:
         """How far a follower has come."""
-        return self.store.tracking_position(application_name)
+        with _as_library():
+            return self.store.tracking_position(application_name)
+
+
+def _uuid(originator_id: UUID | str) -> UUID:
+    return originator_id if isinstance(originator_id, UUID) else UUID(originator_id)
 
 
 def _appends(stored: Sequence[StoredEvent]) -> list[Append]:
     """One append a stream, in the order in which the streams appear."""
     streams: dict[UUID, Append] = {}
     for e in stored:
-        stream = e.originator_id if isinstance(e.originator_id, UUID) else UUID(e.originator_id)
+        stream = _uuid(e.originator_id)
         append = streams.get(stream)
         if append is None:
             made = Append(stream, e.originator_version - 1, [], event_id(e.state))
@@ -126,8 +152,9 @@ class SnapshotRecorder(es.AggregateRecorder):
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **_: Any) -> Sequence[int] | None:
         """Keep the newest."""
-        rows = [(e.originator_id, SnapshotRow(e.originator_version, e.topic, e.state), 1) for e in stored_events]
-        self.store.put_snapshots(rows)  # type: ignore[arg-type]
+        rows = [(_uuid(e.originator_id), SnapshotRow(e.originator_version, e.topic, e.state), 1) for e in stored_events]
+        with _as_library():
+            self.store.put_snapshots(rows)
         return None
 
     def select_events(
@@ -141,7 +168,8 @@ class SnapshotRecorder(es.AggregateRecorder):
     ) -> Sequence[StoredEvent]:
         """The kept one, if it lies in the range."""
         del desc, limit
-        row = self.store.snapshot(originator_id)  # type: ignore[arg-type]
+        with _as_library():
+            row = self.store.snapshot(_uuid(originator_id))
         if row is None or (gt is not None and row.version <= gt) or (lte is not None and row.version > lte):
             return []
         return [StoredEvent(originator_id, *row)]
@@ -150,9 +178,14 @@ class SnapshotRecorder(es.AggregateRecorder):
 class LogSubscription(es.ListenNotifySubscription[StoreRecorder]):
     """The library's pull thread, woken by our own waker instead of a database's LISTEN."""
 
+    _ticket = 0
+
     def __init__(self, recorder: StoreRecorder, gt: int | None = None, topics: Sequence[str] = ()) -> None:
-        self._ticket = recorder.waker.subscribe(lambda: self._has_been_notified.set())  # noqa: PLW0108 - made by super() below
         super().__init__(recorder=recorder, gt=gt, topics=topics)
+        self._ticket = recorder.waker.subscribe(self._has_been_notified.set)
+        self._has_been_notified.set()  # for what was appended between the first pull and now
+        if self._has_been_stopped:  # by an error of the first pull
+            recorder.waker.unsubscribe(self._ticket)
 
     def stop(self) -> None:
         """Stop, also being woken."""

@@ -20,6 +20,7 @@ from ..domain.errors import (
     LeaseLostError,
     RequestConflictError,
     StoreClosedError,
+    StoreError,
     StoreForkedError,
     UnitConflictError,
     UnitDoneError,
@@ -117,6 +118,7 @@ class SqlStore:
 
     dialect: str
     now_sql = "NULL"  #: the store's clock as SQL, where it is the database's
+    read_only = False  #: opened by a follower, which never decides anything: it may read from a replica
 
     def __init__(self, engine: sa.Engine) -> None:
         self.engine = engine
@@ -137,6 +139,12 @@ class SqlStore:
             raise StoreClosedError("this log was closed; open it again")
         if self.is_foreign:
             raise StoreForkedError("this log was opened before fork(); open it in the child")
+
+    def check_writable(self) -> None:
+        """As ``check_usable``, and refuse to write through a store that was opened for reading."""
+        self.check_usable()
+        if self.read_only:
+            raise StoreError("this log was opened with read_only: it follows and never writes; open it without")
 
     @property
     def is_foreign(self) -> bool:

@@ -266,7 +266,7 @@ class SqliteStore(SqlStore):
 
     def lane(self, name: str) -> Lane:
         """The writing connection *name* with its descriptor of the writer lock."""
-        self.check_usable()
+        self.check_writable()
         lane = self._lanes.get(name)
         if lane is None:
             with self._guard:
@@ -501,6 +501,11 @@ class SqliteStore(SqlStore):
             self.statements.insert_receipt.run(cursor, append.receipt._asdict())
         if append.queue_row is not None:
             self._upsert_queue.run(cursor, append.queue_row)
+        if append.tracking is not None:
+            name, position = append.tracking
+            self._upsert_tracking.run(cursor, {"application_name": name, "notification_id": position})
+            if cursor.rowcount != 1:
+                raise ConflictError(f"{name} is at {position} or further")
 
     @contextmanager
     def atomic(self) -> Iterator[SqliteAtomic]:
@@ -693,6 +698,9 @@ class SqliteAtomic:
     def __init__(self, store: SqliteStore, connection: sa.Connection, cursor: Any) -> None:
         self.connection = connection
         self._store, self._cursor = store, cursor
+
+    def hold(self, job_id: UUID, generation: int) -> None:
+        """Nothing more: the write lock is held."""
 
     def append(self, append: Append, generation: int, seen: Seen) -> int:
         """Write *append*, undoing only itself if it is refused."""

@@ -97,6 +97,9 @@ class AtomicTransaction(Protocol):
 
     connection: sa.Connection
 
+    def hold(self, job_id: UUID, generation: int) -> None:
+        """Keep everybody else's appends from the job until the transaction ends."""
+
     def append(self, append: Append, generation: int, seen: Seen) -> int:
         """Write *append* in this transaction; raises as ``Store.append``, undoing only itself."""
 

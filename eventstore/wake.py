@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 STAT_SECONDS: Final = 0.05
+ECHOES: Final = 2  #: more wake-ups after a change: the file grows first, the commit is seen after its fsync
 POLL_SECONDS: Final = 1.0
 NOTIFY_SECONDS: Final = 0.01  #: at most one NOTIFY in this span
 CHANNEL: Final = "joblog"
@@ -60,7 +61,10 @@ class Waker:
         with self._lock:
             calls = [call for call, ready_only in self._subscribers.values() if ready or not ready_only]
         for call in calls:
-            call()
+            try:
+                call()
+            except Exception:  # the writer's thread must go on, and so must the others that wait
+                logger.exception("a subscriber failed to be woken")
 
     def _watch(self) -> None:
         """Start looking at other processes; the first subscriber needs it."""
@@ -107,13 +111,19 @@ class FileWaker(_WatchingWaker):
         return (stat.st_size, stat.st_mtime_ns)
 
     def _run(self) -> None:
-        before, idle = self._look(), 0.0
+        before, idle, again = self._look(), 0.0, 0
+        self.wake_all()  # for what was appended before the first look
         while not self._stopped.wait(STAT_SECONDS):
             now = self._look()
             idle += STAT_SECONDS
-            if now != before or idle >= POLL_SECONDS:
-                before, idle = now, 0.0
-                self.wake_all()
+            if now != before:
+                before, again = now, ECHOES
+            elif again:
+                again -= 1
+            elif idle < POLL_SECONDS:
+                continue
+            idle = 0.0
+            self.wake_all()
 
 
 class ListenWaker(_WatchingWaker):
@@ -167,6 +177,7 @@ class ListenWaker(_WatchingWaker):
                 if pinned is None:
                     pinned = self._store.pin()
                     pinned.open().execute(f"LISTEN {CHANNEL}")
+                    self.wake_all()  # for what was appended before it listened
                 for note in pinned.driver.notifies(timeout=POLL_SECONDS / 4, stop_after=1):
                     heard, ready = True, note.payload == "ready"
             except Exception as error:  # noqa: BLE001 - the database may be restarting; polling goes on
@@ -197,5 +208,6 @@ def waker_for(store: Any) -> Waker:
     if store.dialect == "sqlite":
         return FileWaker(store)
     if store.dialect == "postgresql":
-        return ListenWaker(store, pooler_safe=store.pooler_safe)
-    return Waker()
+        return ListenWaker(store, pooler_safe=store.pooler_safe or store.read_only)  # a standby can't LISTEN
+    waker: Waker = store.waker  # one for all logs on this store: there is nobody else to look at
+    return waker

@@ -204,7 +204,7 @@ def of_projections(log: JobLog) -> Iterator[Check]:
             "job-table", "fail", f"{len(wrong)} of the newest {len(rows)} rows differ from the log: {wrong[0]}", hint
         )
     else:
-        yield Check("job-table", "ok", f"the newest {counted(len(rows), 'row')} say what the log says")
+        yield Check("job-table", "ok", f"the newest rows say what the log says ({len(rows)} looked at)")
     head = log.store.head()
     for name, position in inspection.followers(log.store).items():
         yield Check("follower", "ok", f"{clean(name)} is {counted(max(head - position, 0), 'event')} behind")

@@ -36,7 +36,7 @@ def list_command(
 ) -> None:
     """List jobs, newest first."""
     filters = {"status": status, "kind": kind, "queue": queue, "tenant": tenant}
-    with open_log() as log:
+    with open_log(reading=True) as log:
         before = _place(log, after) if after else None
         rows = log.store.find_jobs(**filters, before=before, limit=limit + 1)
         position, now = log.store.head(), log.now()

@@ -123,9 +123,7 @@ def run(args: Sequence[str]) -> int:
         code = cli.main(args, prog_name="joblog", standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
-        click.echo(f"error: {error.format_message()}\ncode: usage", err=True)
-        if isinstance(error, click.UsageError) and error.ctx is not None:
-            click.echo(f"{error.ctx.get_usage()}\nsee {error.ctx.command_path} --help", err=True)
+        _tell_usage(error)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return Exit.INTERRUPTED
@@ -139,6 +137,17 @@ def run(args: Sequence[str]) -> int:
     if any(thread.name.startswith("joblog-unit") for thread in threading.enumerate()):
         _leave(code)
     return code
+
+
+def _tell_usage(error: click.ClickException) -> None:
+    """As a refusal is told, and the way to help; a bare group of commands shows its help right away."""
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    if ctx is not None and type(error).__name__ == "NoArgsIsHelpError":
+        click.echo(ctx.get_help(), err=True)
+        return
+    click.echo(f"error: {error.format_message()}\ncode: usage", err=True)
+    if ctx is not None:
+        click.echo(f"{ctx.get_usage()}\nsee {ctx.command_path} --help", err=True)
 
 
 def _leave(code: int) -> None:

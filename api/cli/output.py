@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from .settings import current
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_TOGETHER: Final = 200
 
 
 def emit(document: Any) -> None:
@@ -28,6 +34,15 @@ def answer(document: Any, *lines: str) -> None:
     else:
         for line in lines:
             click.echo(line)
+
+
+def stream(parts: Iterable[str], *, between: str = "\n") -> None:
+    """Many parts on stdout, some hundred at a time."""
+    rest, is_first = iter(parts), True
+    while some := list(islice(rest, _TOGETHER)):
+        click.echo(("" if is_first else between) + between.join(some), nl=False)
+        is_first = False
+    click.echo()
 
 
 def say(text: str) -> None:

@@ -47,7 +47,7 @@ def list_command() -> None:
 def _list() -> None:
     from ...eventstore import inspection
 
-    with open_log() as log:
+    with open_log(reading=True) as log:
         state, followers = log.store.state(), inspection.followers(log.store)
         rebuild, now = inspection.rebuild(log.store), log.store.now()
     # The job table is written in the transaction of each append: it is never behind.
@@ -99,7 +99,7 @@ def rebuild_command(*, name: str) -> None:
 @shared_options()
 def verify_command(*, name: str, units: bool) -> Exit:
     """Compare every row with the fold of its events; ends with 5 if any differs."""
-    with open_log() as log:
+    with open_log(reading=True) as log:
         progress, count = Progress("verifying"), 0
         told: list[Difference] = []
         for difference in _differences(log, progress, units=units):

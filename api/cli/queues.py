@@ -37,7 +37,7 @@ def list_command() -> None:
 
 
 def _list() -> None:
-    with open_log() as log:
+    with open_log(reading=True) as log:
         items, now = _items(log), log.now()
     rows = [
         [

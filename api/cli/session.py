@@ -87,15 +87,18 @@ def check_place(file: Path | None) -> None:
 
 
 @contextmanager
-def open_log(*, create: bool = False) -> Iterator[JobLog]:
-    """The open log.  Only commands that start something make a new one; looking into the wrong folder must not."""
+def open_log(*, create: bool = False, reading: bool = False) -> Iterator[JobLog]:
+    """The open log.  Only commands that start something make a new one; looking into the wrong folder must not.
+
+    *reading*: to look only, which a standby can answer too; nothing can be written through it.
+    """
     url = database()
     file = file_of(url)
     check_place(file)
     if file is not None and not create and not file.exists():
         raise SchemaMissingError(f"there is no job log at {file.absolute()}; run `joblog init`, or give another --db")
     is_new = file is not None and not file.exists()
-    log = _opened(url, create=create)
+    log = _opened(url, create=create, reading=reading)
     if is_new:
         say(f"made {shown(url)}")
     try:
@@ -104,14 +107,14 @@ def open_log(*, create: bool = False) -> Iterator[JobLog]:
         log.close()
 
 
-def _opened(url: sa.URL, *, create: bool) -> JobLog:
+def _opened(url: sa.URL, *, create: bool, reading: bool) -> JobLog:
     import sqlalchemy as sa
 
     from ...eventstore.opening import open_store
     from ...workers.commands.log import JobLog
 
     try:
-        return JobLog(open_store(url.render_as_string(hide_password=False), create=create))
+        return JobLog(open_store(url.render_as_string(hide_password=False), create=create, read_only=reading))
     except (OSError, sa.exc.DBAPIError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error.orig).splitlines()[0]
         raise StoreUnavailableError(f"{shown(url)} can't be opened: {reason}") from error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...domain.errors import UnknownEventError
-from .output import encoded, say
+from .output import encoded, say, stream
 from .session import find_job, open_log
 from .settings import current, shared_options
 from .text import clean, clock_time, counted, moment, span, status_text
@@ -28,19 +28,16 @@ if TYPE_CHECKING:
 @shared_options()
 def show_command(*, job_id: str, every: bool) -> None:
     """Show a job and what happened to it."""
-    with open_log() as log:
+    with open_log(reading=True) as log:
         found = find_job(log, job_id)
         row = log.row(found)
         if row.get("in_outbox"):
             _show_outbox(row)
             return
         if current().as_json:
-            for part in _document(log, found, row, every=every):
-                click.echo(part, nl=False)
-            click.echo()
-            return
-        for line in _lines(log, found, row, every=every):
-            click.echo(line)
+            stream(_document(log, found, row, every=every), between="")
+        else:
+            stream(_lines(log, found, row, every=every))
 
 
 def _show_outbox(row: JobRow) -> None:

@@ -37,10 +37,11 @@ _AWAY_SECONDS: Final = 1.0
 )
 @click.option("--topic", "topics", multiple=True, help="Only these, such as joblog.job.completed; may be repeated.")
 @click.option("--no-follow", is_flag=True, help="End at the end of the log.")
+@click.option("--replica", is_flag=True, help="The database is a standby: it is asked once a second.")
 @shared_options()
-def tail_command(*, after: str, job: str, topics: tuple[str, ...], no_follow: bool) -> None:
+def tail_command(*, after: str, job: str, topics: tuple[str, ...], no_follow: bool, replica: bool) -> None:
     """Follow the log."""
-    with open_log() as log:
+    with open_log(reading=replica) as log:
         job_id = find_job(log, job) if job else None
         tail = Tail(log, _start(log, after, job_id), topics)
         for page in tail.pages(follow=not no_follow):

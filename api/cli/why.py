@@ -16,7 +16,7 @@ def why_command(*, job_id: str) -> None:
     """Say why a job stands where it stands."""
     from . import explain
 
-    with open_log() as log:
+    with open_log(reading=True) as log:
         row = log.row(find_job(log, job_id))
         found = explain.reasons(log, row)
     text = explain.paragraph(row, found)

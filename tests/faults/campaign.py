@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -281,7 +281,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seed = options.seed if options.seed is not None else int(time.time()) if long else 1
     if options.shard:
         logging.disable(logging.CRITICAL)
-        sys.stdout.write(json.dumps(asdict(run_shard(options.shard, seed, options.kills))) + "\n")
+        sys.stdout.write(json.dumps(vars(run_shard(options.shard, seed, options.kills))) + "\n")
         return 0
     chosen = [campaign for campaign in CAMPAIGNS if not options.only or campaign.name in options.only]
     wanted = [(campaign, options.kills or (campaign.long if long else campaign.merge)) for campaign in chosen]

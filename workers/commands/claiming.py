@@ -20,12 +20,13 @@ from ...domain.errors import (
     WrongStateError,
 )
 from ...domain.events import CODE_VOCABULARY
-from ...domain.job import claim_from_row
+from ...domain.job import Actor, claim_from_row
 from ...domain.lease import Token
 from ...eventstore.append import Append, Grant, Takeover
 from ...eventstore.failpoint import failpoint
 from ...eventstore.store import ClaimQuery, ConflictError, LockedError
 from ...projections import job_table, repair
+from . import family
 from .answers import Reclaimed
 from .held import RELOADS, Held
 
@@ -234,10 +235,12 @@ def reclaim(
         append = log.job_append(job.id, before, job.collect_events(), command_id, now)
         append.takeover = Takeover(lease.token, proven)
         failpoint("expire.before")
-        answer = log.writer.append(append)
+        whole = family.with_parent(log, job, append, now)
+        answer = whole.write(log.writer) if isinstance(whole, family.Together) else log.writer.append(whole)
         failpoint("expire.after")
         if not isinstance(answer, VersionConflictError):
             break
     if isinstance(answer, JobLogError):
         return answer
+    family.cancel_children(log, job, Actor(by))
     return Reclaimed(lease.job_id, lease.worker, cause, job.status.value, answer.position)

@@ -20,7 +20,7 @@ from ...domain.job import Actor, Job
 from ...domain.log_events import EpochRaised
 from ...eventstore.append import Receipt
 from ...eventstore.store import ConflictError
-from . import family
+from . import family, turn
 from .answers import Commanded
 from .held import RELOADS
 
@@ -58,8 +58,8 @@ def repeated(log: JobLog, action: str, target: str, actor: Actor) -> Any:
     if found is None:
         return None
     if found[:3] != (action, target, actor.name):
-        text = f"request id {actor.request_id!r} stands for {found[0]} of {found[1]} by {found[2]}; use a new one"
-        raise RequestConflictError(None, text)
+        # Not for which, nor whose: it may be another tenant's.
+        raise RequestConflictError(None, f"request id {actor.request_id!r} stands for another command; use a new one")
     return orjson.loads(found[3])
 
 
@@ -89,29 +89,74 @@ def command(
     """
     if action not in ACTIONS:
         raise InvalidFieldError("action", f"{action!r}", f"use one of {', '.join(ACTIONS)}")
-    actor = check_actor(log, actor)
-    command_id, before = log.ids.next(), -1
+    request = _Request(log, action, job_id, check_actor(log, actor), tenant, if_version, cleanup, may)
     for reload in range(RELOADS + 1):
-        if (answer := repeated(log, action, str(job_id), actor)) is not None:
-            return Commanded(job_id, answer["status"], answer["wish"], answer["version"], repeated=True)
-        job = log.job_again(job_id, before, tenant=tenant)
-        if if_version is not None and job.version != if_version:
-            raise VersionConflictError(job_id, if_version)
-        before, now = job.version, log.now()
-        _decide(job, action, actor, now, cleanup=cleanup)
-        append = log.job_append(job_id, before, job.collect_events(), command_id, now)
-        made: dict[str, Any] = {"status": job.status.value, "wish": job.wish.value, "version": job.version}
-        append.receipt = Receipt(actor.request_id, action, str(job_id), actor.name, orjson.dumps(made).decode())
-        if may is not None and not may():
-            raise ForbiddenError(f"{actor.name} may not {action} this job")
-        whole = family.with_parent(log, job, append, now)
-        stored = whole.write(log.writer) if isinstance(whole, family.Together) else log.writer.append(whole)
-        if not isinstance(stored, JobLogError):
-            family.cancel_children(log, job, actor)
-            return Commanded(job_id, made["status"], made["wish"], made["version"], repeated=False)
-        if not isinstance(stored, VersionConflictError | RequestConflictError) or reload == RELOADS:
-            raise stored
+        try:
+            answer = request.attempt(alone=reload > 0)
+        except _MovedOn as moved:
+            if reload == RELOADS:
+                raise moved.refusal from None
+            log.job_again(job_id, request.refused_at)
+        else:
+            family.cancel_children(log, request.job, request.actor)  # also when repeated: the first may have died here
+            return answer
     raise AssertionError  # pragma: no cover - the loop returns or raises
+
+
+class _MovedOn(Exception):  # noqa: N818 - no fault, and nobody outside meets it
+    """The job was moved on, or the same request was stored, between the look and the append."""
+
+    def __init__(self, refusal: JobLogError) -> None:
+        self.refusal = refusal
+
+
+class _Request:
+    """A command to one job, decided anew at each try and sent under the same event ids."""
+
+    def __init__(
+        self,
+        log: JobLog,
+        action: str,
+        job_id: UUID,
+        actor: Actor,
+        tenant: str | None,
+        if_version: int | None,
+        cleanup: bool,  # noqa: FBT001 - as in ``command``
+        may: Callable[[], bool] | None,
+    ) -> None:
+        self._log, self._action, self._job_id, self.actor = log, action, job_id, actor
+        self._tenant, self._if_version, self._cleanup, self._may = tenant, if_version, cleanup, may
+        self._command_id = log.ids.next()
+        self.refused_at = -1  #: the version that the last try was decided on
+        self.job: Job
+
+    def attempt(self, *, alone: bool) -> Commanded:
+        """Look, decide, append."""
+        log = self._log
+        with turn.writing(log, self._job_id, alone=alone) as write:
+            # The job first: a twin of this request that is stored after the look is met by version, one before it
+            # has its receipt.
+            job = self.job = log.job(self._job_id, tenant=self._tenant)
+            if (found := repeated(log, self._action, str(self._job_id), self.actor)) is not None:
+                return Commanded(self._job_id, found["status"], found["wish"], found["version"], repeated=True)
+            if self._if_version is not None and job.version != self._if_version:
+                raise VersionConflictError(self._job_id, self._if_version)
+            self.refused_at, now = job.version, log.now()
+            _decide(job, self._action, self.actor, now, cleanup=self._cleanup)
+            append = log.job_append(job.id, self.refused_at, job.collect_events(), self._command_id, now)
+            made: dict[str, Any] = {"status": job.status.value, "wish": job.wish.value, "version": job.version}
+            append.receipt = self._receipt(made)
+            if self._may is not None and not self._may():
+                raise ForbiddenError(f"{self.actor.name} may not {self._action} this job")
+            try:
+                write(family.with_parent(log, job, append, now))
+            except (VersionConflictError, RequestConflictError) as refusal:
+                raise _MovedOn(refusal) from refusal
+        return Commanded(job.id, made["status"], made["wish"], made["version"], repeated=False)
+
+    def _receipt(self, made: dict[str, Any]) -> Receipt:
+        answer = orjson.dumps(made).decode()
+        return Receipt(self.actor.request_id, self._action, str(self._job_id), self.actor.name, answer)
 
 
 def _decide(job: Job, action: str, actor: Actor, now: datetime, *, cleanup: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
-from ...domain.errors import JobLogError, JobNotFoundError, StateError
+from ...domain.errors import JobLogError, JobNotFoundError, StateError, UnknownEventError
 from ...domain.job import Actor
 from ...domain.status import ENDED, Status
 from ...eventstore.append import Append, Stored
@@ -35,7 +35,7 @@ def with_parent(log: JobLog, job: Job, append: Append, now: datetime) -> Append 
         return append
     try:
         parent = log.job(UUID(job.parent_id))
-    except JobNotFoundError:
+    except (JobNotFoundError, UnknownEventError):  # a parent that only newer code knows looks for itself
         return append
     before = parent.version
     if not parent.wake(job.id, job.status, now=now):

@@ -6,6 +6,7 @@ Each command exists twice with one logic: plain for threads, ``…_soon`` for ev
 from __future__ import annotations
 
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from ...domain import storable
@@ -206,15 +207,17 @@ class Held:
         """``complete_units`` as a command to be driven; *uncommitted*: inside a transaction that is still open."""
         keys = _checked_keys(units)
         storable.payload(checkpoint.get("cursor"), "cursor")
-        _check_tallies(checkpoint.get("tallies"))
+        if checkpoint.get("tallies") is not None:
+            _check_tallies(checkpoint["tallies"])
 
         def decide(job: Job, now: datetime) -> None:
             job.complete_units(self.token, units, now=now, **checkpoint)
 
         def finish(append: Append) -> None:
-            append.units = tuple((key, index) for index, key in enumerate(keys))
+            append.units = tuple(zip(keys, count(), strict=False))
             for key, event in zip(keys, append.events, strict=False):  # their events come first
-                storable.bounded(event.state, f"evidence of {key}", storable.EVIDENCE_LIMIT)
+                if len(event.state) > storable.EVIDENCE_LIMIT:
+                    storable.bounded(event.state, f"evidence of {key}", storable.EVIDENCE_LIMIT)
             _bound_checkpoint(append.events[len(keys) :])
 
         return (yield from self._decided(decide, finish, uncommitted=uncommitted))

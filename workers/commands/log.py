@@ -86,14 +86,20 @@ class JobLog:
         self.measure_clock()
 
     @classmethod
-    def open(cls, url: str, *, leases: LeasePolicy | None = None, pooler_safe: bool = False, **ports: Any) -> Self:
+    def open(
+        cls, url: str, *, leases: LeasePolicy | None = None, pooler_safe: bool = False, read_only: bool = False, **ports: Any
+    ) -> Self:
         """Open the log at *url* (``sqlite:///path``, ``postgresql://…``), creating the schema in an empty database.
 
-        Raises what ``open_store`` raises.
+        *read_only*: to follow it, also on a standby; every write is refused.  Raises what ``open_store`` raises.
         """
         policy = leases or LeasePolicy()
         store = open_store(
-            url, clock=ports.get("clock"), lease_seconds=policy.lease.total_seconds(), pooler_safe=pooler_safe
+            url,
+            clock=ports.get("clock"),
+            lease_seconds=policy.lease.total_seconds(),
+            pooler_safe=pooler_safe,
+            read_only=read_only,
         )
         return cls(store, leases=policy, **ports)
 

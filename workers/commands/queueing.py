@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from ...domain import identity, storable
-from ...domain.errors import ForbiddenError, JobLogError, StateError, VersionConflictError
+from ...domain.errors import ForbiddenError, InvalidFieldError, JobLogError, StateError, VersionConflictError
 from ...domain.job import Actor
 from ...domain.queue import Queue
 from ...domain.status import Status
@@ -21,7 +21,7 @@ from .control import check_actor, command, repeated
 from .held import RELOADS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from datetime import datetime
     from uuid import UUID
 
@@ -35,6 +35,7 @@ _FITTING: Final = {
     "cancel": (Status.QUEUED, Status.WAITING, Status.RUNNING, Status.PAUSED),
 }
 _PAGE: Final = 200
+ACTIONS: Final = ("pause", "resume", "limit")
 
 
 def load(log: JobLog, name: str) -> Queue | None:
@@ -59,6 +60,8 @@ def control(
 
     Returns ``{"queue", "paused", "slots", "generation"}``; repeating the request id returns the first answer.
     """
+    if action not in ACTIONS:
+        raise InvalidFieldError("action", f"{action!r}", f"use one of {', '.join(ACTIONS)}")
     actor = check_actor(log, actor)
 
     def decide(queue: Queue, now: datetime) -> None:
@@ -116,36 +119,108 @@ def bulk(log: JobLog, name: str, action: str, actor: Actor, *, may: Callable[[],
     finished = Actor(actor.name, f"{actor.request_id}:end", actor.address)
     if (answer := repeated(log, recorded, name, finished)) is not None:
         return BulkAnswer(**answer)
-    answer, _ = _append(log, name, recorded, actor, lambda queue, now: queue.command(action, actor, now=now), may)
-    generation, cut_off = answer["generation"], _position_of(log, name, answer["generation"])
-    done = refused = 0
-    for job_id in _present(log, name, action, cut_off):
-        queue = load(log, name)
-        if queue is None or queue.bulk_generation != generation:
-            return BulkAnswer(generation, done, refused, superseded=True)
-        one = Actor(actor.name, f"{actor.request_id[:27]}:{job_id}", actor.address, actor.text)
+    answer, position = _append(log, name, recorded, actor, lambda queue, now: queue.command(action, actor, now=now), may)
+    run = _Bulk(log, name, action, actor, answer["generation"], position, may)
+    if not position:
+        run.go_on_after_a_crash()
+    while not run.superseded and run.reach_present_jobs():
+        """Again, until a whole look finds nobody new: a job may have changed its status while it was looked for."""
+    if run.superseded:
+        return run.answer
+    return _finish(log, name, recorded, finished, run.answer)
+
+
+class _Bulk:
+    """A bulk command under way.  What it did to a job is known by the receipt, so each is commanded once."""
+
+    def __init__(
+        self,
+        log: JobLog,
+        name: str,
+        action: str,
+        actor: Actor,
+        generation: int,
+        position: int,
+        may: Callable[[], bool] | None,
+    ) -> None:
+        self._log, self._name, self._action, self._actor, self._may = log, name, action, actor, may
+        self._generation, self._cut_off = generation, position
+        self._done = 0
+        self._refused: set[UUID] = set()
+        self.superseded = False
+
+    @property
+    def answer(self) -> BulkAnswer:
+        return BulkAnswer(self._generation, self._done, len(self._refused), self.superseded)
+
+    def go_on_after_a_crash(self) -> None:
+        """Find the command's own position, and count the jobs that it has reached already, in whatever status."""
+        self._cut_off = _position_of(self._log, self._name, self._generation)
+        self._done = len({job_id for job_id in self._jobs(tuple(Status)) if self._is_done(job_id)})
+
+    def reach_present_jobs(self) -> int:
+        """Command those that it has not reached yet; returns how many there were."""
+        reached = 0
+        for job_id in self._jobs(_FITTING[self._action]):
+            if job_id in self._refused or self._is_done(job_id):
+                continue
+            queue = load(self._log, self._name)
+            if queue is None or queue.bulk_generation != self._generation:
+                self.superseded = True
+                break
+            self._command(job_id)
+            reached += 1
+        return reached
+
+    def _command(self, job_id: UUID) -> None:
+        one = Actor(self._actor.name, self._request(job_id), self._actor.address, self._actor.text)
         try:
-            command(log, action, job_id, one, may=may)
-            done += 1
+            command(self._log, self._action, job_id, one, may=self._may)
         except StateError:  # it moved on meanwhile: its own state stands
-            refused += 1
-    return _finish(log, name, recorded, finished, BulkAnswer(generation, done, refused, superseded=False))
+            self._refused.add(job_id)
+        else:
+            self._done += 1
+
+    def _request(self, job_id: UUID) -> str:
+        """A job is in one queue, and the queue counts its commands: no other command to this job has this id."""
+        return f"bulk.{self._generation}:{job_id}"
+
+    def _is_done(self, job_id: UUID) -> bool:
+        return self._log.store.receipt(self._request(job_id)) is not None
+
+    def _jobs(self, statuses: Iterable[Status]) -> Iterator[UUID]:
+        """Jobs of the queue in these statuses that were submitted before the cut-off."""
+        store = self._log.store
+        for status in statuses:
+            before: tuple[int, UUID] | None = None
+            while page := store.find_jobs(status=status.value, queue=self._name, before=before, limit=_PAGE):
+                before = (page[-1]["created_at"], page[-1]["id"])
+                for row in page:
+                    position = store.position_of(row["id"], 1)
+                    if position is not None and position < self._cut_off:
+                        yield row["id"]
 
 
 def _finish(log: JobLog, name: str, recorded: str, actor: Actor, answer: BulkAnswer) -> BulkAnswer:
     """Keep the counts under the request id, so that a repetition gives them again."""
-    queue = load(log, name)
-    if queue is None or queue.bulk_generation != answer.generation:
-        return answer
-    version = queue.version
-    queue.finish_command(actor, now=log.now(), done=answer.done, refused=answer.refused)
-    append = log.to_append(queue.id, version, queue.collect_events(), log.ids.next())
-    made = orjson.dumps(answer._asdict()).decode()
-    append.receipt = Receipt(actor.request_id, recorded, name, actor.name, made)
-    stored = log.writer.append(append)
-    if isinstance(stored, JobLogError) and not isinstance(stored, VersionConflictError):
-        raise stored
-    return answer
+    command_id = log.ids.next()
+    for _ in range(RELOADS + 1):
+        queue = load(log, name)
+        if queue is None or queue.bulk_generation != answer.generation:
+            return answer
+        version = queue.version
+        queue.finish_command(actor, now=log.now(), done=answer.done, refused=answer.refused)
+        append = log.to_append(queue.id, version, queue.collect_events(), command_id)
+        made = orjson.dumps(answer._asdict()).decode()
+        append.receipt = Receipt(actor.request_id, recorded, name, actor.name, made)
+        stored = log.writer.append(append)
+        if not isinstance(stored, JobLogError):
+            return answer
+        if (first := repeated(log, recorded, name, actor)) is not None:
+            return BulkAnswer(**first)  # the same request came from two sides
+        if not isinstance(stored, VersionConflictError):
+            raise stored
+    return answer  # every job is reached; only the note of it is missing, and sending it again makes that
 
 
 def _position_of(log: JobLog, name: str, generation: int) -> int:
@@ -155,15 +230,3 @@ def _position_of(log: JobLog, name: str, generation: int) -> int:
         if event.generation == generation:
             return log.store.position_of(stream, event.originator_version) or 0
     return 0
-
-
-def _present(log: JobLog, name: str, action: str, cut_off: int) -> Iterator[UUID]:
-    """Jobs of the queue that were submitted before *cut_off* and that *action* fits."""
-    for status in _FITTING[action]:
-        before: tuple[int, UUID] | None = None
-        while page := log.store.find_jobs(status=status.value, queue=name, before=before, limit=_PAGE):
-            before = (page[-1]["created_at"], page[-1]["id"])
-            for row in page:
-                position = log.store.position_of(row["id"], 1)
-                if position is not None and position < cut_off:
-                    yield row["id"]

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from click.testing import CliRunner
 
@@ -20,6 +21,7 @@ from joblog.workers.commands.log import JobLog
 
 ROOT = Path(__file__).parents[3]
 ADA = Actor("ada", text="because")
+APP = ("--app", "tests.api.cli.jobs_of_a_user:jobs")
 SECONDS = 30.0  #: no process of a test may take longer, unless it says so
 
 
@@ -116,3 +118,24 @@ def give_up(log: JobLog, held: Held, by: str = "host-2") -> None:
     lease = log.store.lease(held.job_id)
     assert lease is not None
     log.reclaim(lease, by)
+
+
+def level(answer: Answer, name: str) -> str:
+    """What `doctor --json` says of one check."""
+    found: str = next(check["level"] for check in answer.document["checks"] if check["name"] == name)
+    return found
+
+
+def row(log: JobLog, job_id: str) -> dict[str, Any]:
+    found = log.store.job(UUID(job_id))
+    assert found is not None
+    return found
+
+
+def until_done(log: JobLog, job_id: str, units: int) -> None:
+    tick = threading.Event()
+    for _ in range(2000):
+        if row(log, job_id)["done"] >= units:
+            return
+        tick.wait(0.01)
+    raise TimeoutError(job_id)

@@ -152,7 +152,7 @@ def test_a_limit_is_a_count(log: JobLog, cli: Callable[..., Answer], slots: str)
     assert log.store.queue_rows() == {}
 
 
-def test_no_queue_at_all(log: JobLog, cli: Callable[..., Answer]) -> None:  # noqa: ARG001 - made empty
+def test_no_queue_at_all(log: JobLog, cli: Callable[..., Answer]) -> None:
     assert "No queue holds anything" in cli("queues").err
 
 

@@ -78,7 +78,7 @@ def test_a_reason(log: JobLog, cli: Callable[..., Answer]) -> None:
     assert document["reasons"][0].keys() == {"code", "text", "until", "evidence"}
 
 
-def test_the_health(log: JobLog, cli: Callable[..., Answer]) -> None:  # noqa: ARG001 - it makes the log
+def test_the_health(log: JobLog, cli: Callable[..., Answer]) -> None:
     document = cli("doctor", "--json").document
 
     assert document.keys() == {"database", "ok", "checks"}

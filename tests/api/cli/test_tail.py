@@ -43,6 +43,7 @@ def test_by_default_it_begins_at_the_end(log: JobLog, cli: Callable[..., Answer]
     submit(log)
 
     assert cli("tail", "--no-follow").out == ""
+    assert cli("tail", "--no-follow", "--replica", "--after", "0").out != ""
 
 
 def test_one_job_from_its_beginning(log: JobLog, cli: Callable[..., Answer]) -> None:

@@ -10,8 +10,7 @@ import pytest
 
 from joblog.workers.commands.log import JobLog
 from tests.api.cli.jobs_of_a_user import Count, count
-from tests.api.cli.terminal import run, started
-from tests.api.cli.test_submit import APP, until_done
+from tests.api.cli.terminal import APP, run, started, until_done
 
 
 def error_line(process: "subprocess.Popen[str]", containing: str) -> str:

@@ -1,6 +1,9 @@
 """What operators may do to a job in each status, and who may (STA-01, STA-03, STA-11)."""
 
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import count
+from threading import Event
 from uuid import uuid4
 
 import pytest
@@ -18,8 +21,8 @@ from joblog.domain.errors import (
 from joblog.workers.commands.control import ACTIONS
 from joblog.workers.commands.log import JobLog
 from tests.conformance.backends import Backend
-from tests.conformance.builders import claim, claimed, submit
-from tests.workers.commands.builders import an_actor, die, in_status, last, status, topics
+from tests.conformance.builders import Side, claim, claimed, submit, unit_append
+from tests.workers.commands.builders import an_actor, assert_sound, die, in_status, last, status, topics
 
 STATUSES = (
     "queued", "running", "running, to pause", "running, to cancel", "waiting", "paused", "failed", "completed", "cancelled",
@@ -204,6 +207,66 @@ def test_a_command_is_decided_again_when_the_job_moved_on(log: JobLog, backend: 
     answer = log.command("cancel", job_id, an_actor(), may=come_between)
 
     assert answer == (job_id, "running", "cancel", 3, False)
+
+
+@pytest.mark.parametrize("where", ["in this process", "in another"])
+def test_a_job_that_never_stands_still_can_be_commanded(database: Backend, where: str) -> None:
+    """The second try has the job to itself: else a busy worker would be there first each time."""
+    log = database.open()
+    operator = log if where == "in this process" else database.open()
+    held = claimed(log)
+    stop = Event()
+
+    def work() -> None:
+        for number in count():
+            if stop.is_set():
+                return
+            with suppress(VersionConflictError):  # the operator was there first, four times in a row
+                held.complete_units([(str(number), number)])
+
+    worker = Side(work)
+    answers = [operator.command(action, held.job_id, an_actor()) for action in ("pause", "resume") * 10]
+    stop.set()
+    worker.result()
+
+    assert [answer.wish for answer in answers] == ["pause", ""] * 10
+    assert_sound(log)
+
+
+def test_the_second_try_keeps_everybody_else_waiting(database: Backend) -> None:
+    log, other = database.open(), database.open()
+    held = claimed(log)
+    sides: list[Side] = []
+
+    def may() -> bool:
+        if not sides:
+            held.complete_units([("a", 1)])
+            sides.append(Side(lambda: None))
+        else:
+            sides.append(Side(lambda: other.writer.append(unit_append(other, held, "b"))))
+        return True
+
+    answer = log.command("pause", held.job_id, an_actor(), may=may)
+
+    assert (answer.version, len(sides)) == (5, 2)
+    assert isinstance(sides[1].result(), VersionConflictError)
+    assert topics(log, held.job_id)[2:] == ["unit-completed", "checkpoint-advanced", "pause-requested"]
+
+
+def test_a_right_that_is_withdrawn_at_the_second_try_undoes_it(database: Backend) -> None:
+    log, other = database.open(), database.open()
+    job_id = submit(log)
+    rights = iter([True, False])
+
+    def may() -> bool:
+        if log.row(job_id)["version"] == 1:
+            other.command("pause", job_id, an_actor())
+        return next(rights)
+
+    with pytest.raises(ForbiddenError):
+        log.command("cancel", job_id, an_actor(), may=may)
+    assert topics(log, job_id) == ["submitted", "paused"]
+    assert log.command("cancel", job_id, an_actor()).status == "cancelled"
 
 
 @pytest.mark.parametrize("first", ["resume", "cancel"])
