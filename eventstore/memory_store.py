@@ -556,7 +556,7 @@ class MemoryStore:
             waiting = [
                 r for r in self._rows() if not r["ready"] and not r["blocked"] and r["status"] in ("queued", "waiting")
             ]
-            waiting.sort(key=lambda row: row["due_at"])
+            waiting.sort(key=lambda row: (row["due_at"], row["id"].bytes))
             now = self.now()
             due = [row for row in waiting if row["due_at"] <= now][:limit]
             failpoint("promote.before_commit")
@@ -587,9 +587,9 @@ class MemoryStore:
 
     # -- outbox: there is no transaction of an application to share ---------------------------------------------------
 
-    def outbox(self, limit: int) -> list[tuple[int, str]]:
+    def outbox(self, limit: int, *, after: int = 0) -> list[tuple[int, str]]:
         """Always empty."""
-        del limit
+        del limit, after
         return []
 
     def delete_outbox(self, ids: Sequence[int]) -> None:

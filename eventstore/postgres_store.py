@@ -454,7 +454,7 @@ class PostgresStore(SqlStore):
         with self.writing("claim") as cursor:
             cursor.execute(
                 f"UPDATE jobs_{parity} SET ready = 1 WHERE id = ANY(ARRAY("
-                f"SELECT id {due} AND due_at <= joblog_now() ORDER BY due_at LIMIT %s FOR UPDATE SKIP LOCKED))",
+                f"SELECT id {due} AND due_at <= joblog_now() ORDER BY due_at, id LIMIT %s FOR UPDATE SKIP LOCKED))",
                 (limit,),
             )
             promoted = int(cursor.rowcount)
@@ -501,7 +501,7 @@ class PostgresStore(SqlStore):
             "SELECT coalesce((SELECT version FROM snapshots WHERE stream_id = i.id), 0) AS after) a "
             "JOIN events e ON e.stream_id = i.id AND e.version > a.after ORDER BY 1, 2, 3"
         )
-        ids = list(stream_ids)
+        ids = list(dict.fromkeys(stream_ids))
         kept: dict[UUID, SnapshotRow] = {}
         tails: dict[UUID, list[EventRow]] = {}
         for stream, kind, *event in self.sql_rows(sql, (ids, ids)):

@@ -128,7 +128,7 @@ def _jobs(parity: int) -> sa.Table:
     c = table.c
     waiting = sa.and_(c.ready == 0, c.blocked == 0, c.status.in_(("queued", "waiting")))
     _index(f"{name}_claim", *(c[n] for n in CLAIM_ORDER), where=c.ready == 1)
-    _index(f"{name}_due", c.due_at, where=waiting)
+    _index(f"{name}_due", c.due_at, c.id, where=waiting)
     _index(f"{name}_blocked", c.exclusive_key, c.priority, c.due_at, c.id, where=c.blocked == 1)
     _index(f"{name}_parent", c.parent_id, where=c.parent_id != "")
     _index(f"{name}_status", c.status, c.created_at, c.id)

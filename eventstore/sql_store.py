@@ -440,9 +440,9 @@ class SqlStore:
 
     # -- outbox ------------------------------------------------------------------------------------------------------
 
-    def outbox(self, limit: int) -> list[tuple[int, str]]:
-        """Committed outbox rows (id, spec), in the order of their ids."""
-        return [(row[0], row[1]) for row in self.rows(self.statements.outbox, {"count": limit})]
+    def outbox(self, limit: int, *, after: int = 0) -> list[tuple[int, str]]:
+        """Committed outbox rows (id, spec) behind the id *after*, in the order of their ids."""
+        return [(row[0], row[1]) for row in self.rows(self.statements.outbox, {"count": limit, "after": after})]
 
     def delete_outbox(self, ids: Sequence[int]) -> None:
         """Remove rows that are in the log now."""

@@ -622,7 +622,7 @@ class SqliteStore(SqlStore):
             return woken, (waiting[0][0] if waiting else None)
         with self.writing("claim") as cursor:
             cursor.execute(
-                f"UPDATE jobs_{parity} SET ready = 1 WHERE id IN (SELECT id {due} AND due_at <= ? ORDER BY due_at LIMIT ?)",
+                f"UPDATE jobs_{parity} SET ready = 1 WHERE id IN (SELECT id {due} AND due_at <= ? ORDER BY due_at, id LIMIT ?)",
                 (now, limit),
             )
             promoted = int(cursor.rowcount)

@@ -112,7 +112,9 @@ class Statements:
         self.get_list = self.compile(sa.select(lists.c["items"]).where(listed).order_by(lists.c.chunk))
         box = s.outbox.c
         count = sa.bindparam("count", type_=sa.Integer())
-        self.outbox = self.compile(sa.select(box.id, box.spec).order_by(box.id).limit(count))
+        self.outbox = self.compile(
+            sa.select(box.id, box.spec).where(box.id > sa.bindparam("after")).order_by(box.id).limit(count)
+        )
         self.delete_outbox = self.compile(sa.delete(s.outbox).where(box.id == sa.bindparam("id")))
         self.outbox_spec = self.compile(sa.select(box.spec).where(box.job_id == job).limit(1))
         self._stored, self._stream = stored, stream

@@ -283,8 +283,8 @@ class Store(Protocol):
 
     # -- outbox
 
-    def outbox(self, limit: int) -> list[tuple[int, str]]:
-        """Committed outbox rows (id, spec), in the order of their ids."""
+    def outbox(self, limit: int, *, after: int = 0) -> list[tuple[int, str]]:
+        """Committed outbox rows (id, spec) behind the id *after*, in the order of their ids."""
 
     def delete_outbox(self, ids: Sequence[int]) -> None:
         """Remove rows that are in the log now."""

@@ -6,7 +6,14 @@ from threading import Barrier, Event
 from typing import Any
 
 import pytest
-from eventsourcing.persistence import IntegrityError, InterfaceError, Notification, OperationalError, StoredEvent, Tracking
+from eventsourcing.persistence import (
+    IntegrityError,
+    InterfaceError,
+    Notification,
+    OperationalError,
+    StoredEvent,
+    Tracking,
+)
 
 from joblog.eventstore import wake
 from joblog.eventstore.recorder import LogSubscription, StoreRecorder

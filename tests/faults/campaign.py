@@ -68,6 +68,18 @@ def _power_proof(report: Report, count: int) -> Report:
     return report
 
 
+def _kills_proof(report: Report, count: int) -> Report:
+    """The fork rig itself on trial: it must find a commit that is torn in two."""
+    fork_rig.run(report, kills=count, make=fork_rig.TornRig)
+    found, report.violations = report.violations, []
+    report.failed = 0
+    if any("S13" in line or "unit-results" in line for line in found):
+        report.fired["damage-found"] += 1
+    else:
+        report.fail("all kills", ["rows and events were committed apart, and it was not found: this rig finds nothing"])
+    return report
+
+
 CAMPAIGNS: Final = (
     Campaign(
         "sqlite-kills",
@@ -77,6 +89,14 @@ CAMPAIGNS: Final = (
         long=100_000,
         shard=500,
         points=(*fork_rig.POINTS, *fork_rig.BIRTHS),
+    ),
+    Campaign(
+        "kills-proof",
+        "the fork rig must find a commit torn in two",
+        _kills_proof,
+        merge=100,
+        long=100,
+        shard=100,
     ),
     Campaign(
         "power-cuts",
@@ -162,7 +182,8 @@ def run_shard(name: str, seed: int, count: int) -> Report:
 
 def start_shard(name: str, seed: int, count: int) -> Report:
     """Run one campaign's share in a process of its own, which forks without our threads."""
-    command = [sys.executable, "-m", "tests.faults.campaign", "--shard", name, "--seed", str(seed), "--kills", str(count)]
+    share = ["--shard", name, "--seed", str(seed), "--kills", str(count)]
+    command = [sys.executable, "-m", "tests.faults.campaign", *share]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(rig.ROOT / "src"), str(rig.ROOT)))}
     report = Report(name, seed)
     try:
@@ -206,7 +227,9 @@ def shares(campaign: Campaign, count: int, seed: int) -> list[tuple[int, int]]:
     return [(seed + n, count // pieces + (n < count % pieces)) for n in range(pieces)]
 
 
-def run_all(wanted: Sequence[tuple[Campaign, int]], seed: int, jobs: int, tell: Callable[[Report], None]) -> list[Report]:
+def run_all(
+    wanted: Sequence[tuple[Campaign, int]], seed: int, jobs: int, tell: Callable[[Report], None]
+) -> list[Report]:
     """Run every shard, *jobs* at a time, the long ones first; tells of each campaign when it is whole."""
     plans = {campaign.name: shares(campaign, count, seed) for campaign, count in wanted}
     waiting = {name: len(plan) for name, plan in plans.items()}
@@ -270,7 +293,9 @@ def show(report: Report) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults.campaign", description=__doc__)
     parser.add_argument("--profile", choices=("merge", "long"), default="merge")
-    parser.add_argument("--seed", type=int, help="of the first process; the others count on (default: 1, long: the time)")
+    parser.add_argument(
+        "--seed", type=int, help="of the first process; the others count on (default: 1, long: the time)"
+    )
     parser.add_argument("--only", action="append", choices=tuple(BY_NAME), help="this campaign; may be repeated")
     parser.add_argument("--kills", type=int, help="faults (or images, or zombies) of each campaign")
     parser.add_argument("--jobs", type=int, default=max(os.cpu_count() or 2, 2), help="processes at a time")

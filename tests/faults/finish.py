@@ -5,7 +5,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from threading import Event
-from typing import Final
+from typing import Any, Final
+from uuid import UUID
 
 from joblog import Actor, JobLog
 from joblog.domain.errors import JobLogError, UnknownEventError
@@ -14,8 +15,8 @@ from joblog.domain.job import fold
 from joblog.domain.status import Status
 from joblog.workers.commands import claiming
 from tests.faults.journal import Journal, story_of
-from tests.faults.oracle import Oracle, Violation
-from tests.faults.reader import open_reader
+from tests.faults.oracle import TOPICS, Oracle, Violation
+from tests.faults.reader import Row, open_reader
 from tests.faults.workload import RunIds, SharedClock, finish_job, watch
 
 ROUNDS: Final = 400  #: passes of the worker over the queue; each job needs one or two
@@ -28,7 +29,7 @@ def serve(log: JobLog, url: str) -> list[Violation]:
     found: list[Violation] = []
     with open_reader(url) as reader:
         stored = reader.events()
-    served = []
+    served: list[tuple[Any, ...]] = []
     while page := log.store.log(len(served), 300):
         served += [(e.position, e.stream_id, e.version, e.topic, bytes(e.state)) for e in page]
     for mine, theirs in zip(stored, served, strict=False):
@@ -36,21 +37,13 @@ def serve(log: JobLog, url: str) -> list[Violation]:
             found.append(Violation("S18", f"position {mine.position}", f"the log serves another {theirs[3]}"))
     if len(stored) != len(served):
         found.append(Violation("S4", "the log", f"it serves {len(served)} of {len(stored)} events"))
+    parked = {e.stream for e in stored if e.topic not in TOPICS}
     for job_id in {e.stream for e in stored if e.topic == "joblog.job.submitted"}:
-        found += _replay(log, job_id, unknown=any(e.stream == job_id and e.topic not in _known() for e in stored))
+        found += _replay(log, job_id, unknown=job_id in parked)
     return found
 
 
-def _known() -> frozenset[str]:
-    from joblog.eventstore.mapper import known_topics
-
-    return known_topics()
-
-
-def _replay(log: JobLog, job_id: object, *, unknown: bool) -> list[Violation]:
-    from uuid import UUID
-
-    assert isinstance(job_id, UUID)
+def _replay(log: JobLog, job_id: UUID, *, unknown: bool) -> list[Violation]:
     where = f"job {job_id}"
     try:
         job = log.job(job_id)
@@ -98,8 +91,8 @@ def work_off(log: JobLog, journal: Journal, *, clock: SharedClock | None) -> lis
     return [Violation("L1", "the queue", f"a healthy worker left {len(left)} jobs behind: {left[:3]}")]
 
 
-def _all(log: JobLog, status: Status) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = []
+def _all(log: JobLog, status: Status) -> list[Row]:
+    found: list[Row] = []
     before = None
     while page := log.store.find_jobs(status=status.value, before=before, limit=200):
         found += page

@@ -20,6 +20,7 @@ import sqlalchemy as sa
 
 from joblog import JobLog
 from joblog.eventstore import failpoint, migrate, sql_store
+from joblog.eventstore.sqlite_store import SqliteStore
 from joblog.eventstore.statements import Statements
 from joblog.workers.commands import log as log_module
 from tests.faults import rig
@@ -154,7 +155,8 @@ class ForkRig:
 
     def _next_point(self) -> str:
         if not self._points:
-            self._points = [*self.points, ANY_MOMENT, ANY_MOMENT]
+            never = [point for point in self.points if not self.report.fired[point]]
+            self._points = [*self.points, *never, ANY_MOMENT, ANY_MOMENT]
             self.rng.shuffle(self._points)
         return self._points.pop()
 
@@ -165,7 +167,7 @@ class ForkRig:
         for name in names:
             point = self._next_point()
             must, most = ("", 0) if point == ANY_MOMENT else route(point)
-            hit = self.rng.randint(1, most) if most else 0
+            hit = self.rng.randint(1, most) if most and self.report.fired[point] else 1
             steps, keys, close = self.rng.randint(3, 8), 12 + run % LIFE // 3, self.rng.random() < 0.5
             made.append(Plan(name, name, point, hit, must, steps, keys, close, frozenset(names)))
         return made
@@ -256,6 +258,29 @@ class ForkRig:
         if different := migrate.check(url):
             raise AssertionError(different)
         self.open(url).close()
+
+
+class TornRig(ForkRig):
+    """The rig on trial: its product commits the rows of an append before the events."""
+
+    def open(self, url: str, **ports: Any) -> JobLog:
+        whole = SqliteStore._write_rows
+
+        def torn(store: SqliteStore, cursor: Any, *arguments: Any) -> None:
+            whole(store, cursor, *arguments)
+            cursor.execute("COMMIT")
+            cursor.execute("BEGIN IMMEDIATE")
+
+        vars_of_class: Any = SqliteStore
+        vars_of_class._write_rows = torn
+        try:
+            return super().open(url, **ports)
+        finally:
+            if url != self.url:  # warming up in the parent
+                vars_of_class._write_rows = whole
+
+    def finish(self, run: str, found: Path) -> None:
+        """Nothing is expected of this product."""
 
 
 def run(

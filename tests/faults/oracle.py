@@ -434,13 +434,17 @@ class Oracle:
                 have = self._by_position[position - 1] if position <= len(self._by_position) else None
                 if have != (sending.stream, sending.first + index, name):
                     where = f"position {position}, stream {sending.stream}, version {sending.first + index}"
-                    self._say("S1", where, f"event {sending.event_id} was acknowledged, and is not there as it was written")
+                    self._say(
+                        "S1", where, f"event {sending.event_id} was acknowledged, and is not there as it was written"
+                    )
         self._acked = len(story.acked)
         if len(story.accepted) > self._accepted:
             boxed = {row["job_id"] for row in reader.table(s.outbox)}
             for job_id in story.accepted[self._accepted :]:
                 if job_id not in self._streams and job_id not in boxed:
-                    self._say("S1", f"job {job_id}", "its submission was accepted, and it is neither in the log nor boxed")
+                    self._say(
+                        "S1", f"job {job_id}", "its submission was accepted, and it is neither in the log nor boxed"
+                    )
             self._accepted = len(story.accepted)
         for job in self.jobs():
             for unit in job.units if job.stream in touched else ():
@@ -475,7 +479,9 @@ class Oracle:
         where = f"job {job.stream}, version {job.version}"
         if job.parked:
             if row["vocabulary"] <= CODE_VOCABULARY:
-                self._say("S18", where, f"its events are newer than this code, its row claims vocabulary {row['vocabulary']}")
+                self._say(
+                    "S18", where, f"its events are newer than this code, its row claims vocabulary {row['vocabulary']}"
+                )
             return
         for column in s.JOB_COLUMNS:
             if column not in s.HINTS and row[column] != job.row.get(column):
@@ -558,8 +564,9 @@ class Oracle:
             if isinstance(trace, QueueTrace):
                 row = rows.pop(trace.name, None)
                 have = None if row is None else (bool(row["paused"]), row["slots"], row["generation"])
-                if have != (trace.paused, trace.slots, trace.generation):
-                    self._say("queues", f"queue {trace.name}", f"its row says {have}, the log {trace.paused, trace.slots, trace.generation}")
+                want = (trace.paused, trace.slots, trace.generation)
+                if have != want:
+                    self._say("queues", f"queue {trace.name}", f"its row says {have}, the log {want}")
         for queue in rows:
             self._say("queues", f"queue {queue}", "a row without a stream")
 
@@ -584,7 +591,9 @@ class Oracle:
                 self._say("S15", where, f"it can't be folded: {error!r}")
                 continue
             if not whole:
-                self._say("S15", where, "it is not what the log says" if not same else "with its tail it is not the job")
+                self._say(
+                    "S15", where, "it is not what the log says" if not same else "with its tail it is not the job"
+                )
 
     def _check_state(self, reader: Reader) -> None:
         rows = reader.table(s.log_state)
@@ -594,7 +603,11 @@ class Oracle:
             self._say("epoch", "the log's state", f"{[row['epoch'] for row in rows]}, the log says {epoch}")
         for row in reader.table(s.tracking):
             if row["notification_id"] > len(self._by_position):
-                self._say("S13", f"follower {row['application_name']}", f"it is past the log's end, at {row['notification_id']}")
+                self._say(
+                    "S13",
+                    f"follower {row['application_name']}",
+                    f"it is past the log's end, at {row['notification_id']}",
+                )
 
 
 def _state(job: Job | None) -> Any:

@@ -109,7 +109,8 @@ class CrashRig:
         journal = Journal(self.journal, run)
         log = self.open(self.url, ids=RunIds(run))
         watch(log, journal)
-        script = Script(log, journal, random.Random(run), keys=20 + 3 * self._run, expected=BROKEN, weights={"epoch": 0})
+        keys = 20 + 3 * self._run
+        script = Script(log, journal, random.Random(run), keys=keys, expected=BROKEN, weights={"epoch": 0})
         script.alive = alive
         while not self.stop[0]:
             before = script.refused
@@ -155,8 +156,8 @@ class CrashRig:
         ]
 
     def _backends(self, connection: psycopg.Connection[Any]) -> list[int]:
-        mine = "SELECT pid FROM pg_stat_activity WHERE datname = 'load' AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
-        return [pid for (pid,) in connection.execute(mine).fetchall()]
+        clients = "SELECT pid FROM pg_stat_activity WHERE datname = 'load' AND backend_type = 'client backend'"
+        return [pid for (pid,) in connection.execute(clients).fetchall() if pid != connection.info.backend_pid]
 
     def terminate_one(self) -> int:
         with self.connected() as connection:
@@ -188,7 +189,7 @@ class CrashRig:
 
     def _crashes(self) -> int:
         log = self.server.data.with_name(f"{self.server.data.name}.log")
-        return log.read_text(encoding="utf-8", errors="replace").count("all server processes terminated; reinitializing")
+        return log.read_text(encoding="utf-8", errors="replace").count("server processes terminated; reinitializing")
 
     def stop_server(self) -> int:
         """A stop without a shutdown checkpoint, and a start, which recovers."""

@@ -38,7 +38,9 @@ SECTOR: Final = 512
 STEPS: Final = 45  #: commands in one recording
 HEALED: Final = 60  #: every so many images a healthy worker ends all jobs of one
 WEIGHTS: Final[dict[str, float]] = {"checkpoint": 8, "outbox": 0, "rebuild": 0.5, "queue": 0.5, "submit": 10}
-CALLS: Final = "openat,pwrite64,write,fdatasync,fsync,ftruncate,unlink,rename,renameat,renameat2,fallocate,pwritev,pwritev2"
+CALLS: Final = (
+    "openat,pwrite64,write,fdatasync,fsync,ftruncate,unlink,rename,renameat,renameat2,fallocate,pwritev,pwritev2"
+)
 NAMES: Final = ("log.db", "log.db-wal", "log.db-journal", "journal")
 NEEDS: Final = "the power rig records with strace: install it (apt-get install strace), and let it trace its children"
 
@@ -325,7 +327,9 @@ def run(report: Report, *, images: int, recordings: int = 0, synchronous: str = 
     return report
 
 
-def _judge_all(report: Report, recording: Recording, count: int, rng: random.Random, place: Path, *, stop: bool) -> None:
+def _judge_all(
+    report: Report, recording: Recording, count: int, rng: random.Random, place: Path, *, stop: bool
+) -> None:
     disk, taken = Disk(), 0
     for cut in cuts(recording, count, rng):
         for op in recording.ops[taken:cut]:

@@ -131,7 +131,9 @@ class SqliteReader(Reader):
 
     def schema(self) -> list[str]:
         have = {name for (name,) in self.rows("SELECT name FROM sqlite_master")}
-        want = set(s.metadata.tables) | {line.split()[2] for line in ddl.statements("sqlite") if line.startswith("CREATE TRIGGER")}
+        want = set(s.metadata.tables) | {
+            line.split()[2] for line in ddl.statements("sqlite") if line.startswith("CREATE TRIGGER")
+        }
         return [f"{name} is missing" for name in sorted(want - have)]
 
 

@@ -554,8 +554,7 @@ class Script:
         if (append := writer.last) is None:
             return
         answer = writer.append(append)
-        if isinstance(answer, RefusedError):
-            raise AssertionError(f"S2: sent again, {append.event_id} was answered {answer!r}")
+        assert not isinstance(answer, RefusedError), f"S2: sent again, {append.event_id} was answered {answer!r}"
         if isinstance(answer, JobLogError):
             raise answer
 

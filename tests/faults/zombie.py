@@ -131,7 +131,9 @@ class ZombieRig:
             body = partial(self.be_a_zombie, zombie)
             pids.append(rig.fork(partial(self.work, zombie.kind, LEASES, body), self.errors))
             zombies.append(zombie)
-        found: list[Any] = [f"{z} ended before it was stopped" for z, pid in zip(zombies, pids, strict=True) if not stopped(pid)]
+        found: list[Any] = [
+            f"{z} ended before it was stopped" for z, pid in zip(zombies, pids, strict=True) if not stopped(pid)
+        ]
         if not found:
             taker = partial(self.work, f"t{self._number}", CALM, partial(self.take_over, zombies))
             found += self._reap(rig.fork(taker, self.errors), "the taker")

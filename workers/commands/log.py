@@ -194,8 +194,11 @@ class JobLog:
             JobNotFoundError: no such job, or of another tenant.
         """
         row = self.store.job(job_id)
-        if row is None and (spec := outbox.find(self, job_id)) is not None:
-            row = {"id": job_id, "status": "queued", "in_outbox": True, "kind": spec.kind, "tenant": spec.tenant}
+        if row is None:
+            if (spec := outbox.find(self, job_id)) is not None:
+                row = {"id": job_id, "status": "queued", "in_outbox": True, "kind": spec.kind, "tenant": spec.tenant}
+            else:
+                row = self.store.job(job_id)  # it may have been moved between the two looks
         if row is None or (tenant is not None and row["tenant"] != tenant):
             raise JobNotFoundError(job_id)
         return row
@@ -271,7 +274,8 @@ class JobLog:
 
         Raises:
             KeyConflictError: the key already stands for other arguments.
-            UnknownOutcomeError: it may or may not be in the log; submit the same spec again.
+            UnknownOutcomeError: it may or may not be in the log; submit the same spec again (without a key that would
+                be another job).
             StoreError: the store can't serve; nothing was written.
         """
         answer = self.submit_many([spec])[0]

@@ -71,7 +71,7 @@ CREATE INDEX jobs_0_blocked ON jobs_0 (exclusive_key, priority, due_at, id) WHER
 --;
 CREATE INDEX jobs_0_claim ON jobs_0 (queue, kind, gate, priority, tenant, due_at, id) WHERE ready = 1
 --;
-CREATE INDEX jobs_0_due ON jobs_0 (due_at) WHERE ready = 0 AND blocked = 0 AND status IN ('queued', 'waiting')
+CREATE INDEX jobs_0_due ON jobs_0 (due_at, id) WHERE ready = 0 AND blocked = 0 AND status IN ('queued', 'waiting')
 --;
 CREATE INDEX jobs_0_parent ON jobs_0 (parent_id) WHERE parent_id != ''
 --;
@@ -125,7 +125,7 @@ CREATE INDEX jobs_1_blocked ON jobs_1 (exclusive_key, priority, due_at, id) WHER
 --;
 CREATE INDEX jobs_1_claim ON jobs_1 (queue, kind, gate, priority, tenant, due_at, id) WHERE ready = 1
 --;
-CREATE INDEX jobs_1_due ON jobs_1 (due_at) WHERE ready = 0 AND blocked = 0 AND status IN ('queued', 'waiting')
+CREATE INDEX jobs_1_due ON jobs_1 (due_at, id) WHERE ready = 0 AND blocked = 0 AND status IN ('queued', 'waiting')
 --;
 CREATE INDEX jobs_1_parent ON jobs_1 (parent_id) WHERE parent_id != ''
 --;
@@ -341,6 +341,13 @@ BEGIN
       INSERT INTO queues SELECT r.* FROM jsonb_populate_recordset(null::queues, p_rest->'queue') r
       ON CONFLICT (queue) DO UPDATE SET paused = excluded.paused, slots = excluded.slots, generation = excluded.generation;
     END IF;
+    IF p_rest ? 'tracking' THEN
+      INSERT INTO tracking AS t SELECT r.* FROM jsonb_populate_recordset(null::tracking, p_rest->'tracking') r
+      ON CONFLICT (application_name) DO UPDATE SET notification_id = excluded.notification_id
+      WHERE t.notification_id < excluded.notification_id;
+      GET DIAGNOSTICS n = ROW_COUNT;
+      IF n <> jsonb_array_length(p_rest->'tracking') THEN RAISE EXCEPTION 'tracking' USING ERRCODE = 'JL001'; END IF;
+    END IF;
   END IF;
   PERFORM set_config('lock_timeout', '0', true);
   PERFORM pg_advisory_xact_lock(7460711, ('events'::regclass::oid::bigint - 2147483648)::int);  -- from here to the commit: one appender at a time, so positions follow the order of commits
@@ -533,6 +540,13 @@ BEGIN
     IF p_rest ? 'queue' THEN
       INSERT INTO queues SELECT r.* FROM jsonb_populate_recordset(null::queues, p_rest->'queue') r
       ON CONFLICT (queue) DO UPDATE SET paused = excluded.paused, slots = excluded.slots, generation = excluded.generation;
+    END IF;
+    IF p_rest ? 'tracking' THEN
+      INSERT INTO tracking AS t SELECT r.* FROM jsonb_populate_recordset(null::tracking, p_rest->'tracking') r
+      ON CONFLICT (application_name) DO UPDATE SET notification_id = excluded.notification_id
+      WHERE t.notification_id < excluded.notification_id;
+      GET DIAGNOSTICS n = ROW_COUNT;
+      IF n <> jsonb_array_length(p_rest->'tracking') THEN RAISE EXCEPTION 'tracking' USING ERRCODE = 'JL001'; END IF;
     END IF;
   END IF;
   PERFORM set_config('lock_timeout', '0', true);

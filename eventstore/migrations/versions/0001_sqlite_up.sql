@@ -73,7 +73,7 @@ CREATE INDEX jobs_0_blocked ON jobs_0 (exclusive_key, priority, due_at, id) WHER
 --;
 CREATE INDEX jobs_0_claim ON jobs_0 (queue, kind, gate, priority, tenant, due_at, id) WHERE ready = 1
 --;
-CREATE INDEX jobs_0_due ON jobs_0 (due_at) WHERE ready = 0 AND blocked = 0 AND status IN ('queued', 'waiting')
+CREATE INDEX jobs_0_due ON jobs_0 (due_at, id) WHERE ready = 0 AND blocked = 0 AND status IN ('queued', 'waiting')
 --;
 CREATE INDEX jobs_0_parent ON jobs_0 (parent_id) WHERE parent_id != ''
 --;
@@ -127,7 +127,7 @@ CREATE INDEX jobs_1_blocked ON jobs_1 (exclusive_key, priority, due_at, id) WHER
 --;
 CREATE INDEX jobs_1_claim ON jobs_1 (queue, kind, gate, priority, tenant, due_at, id) WHERE ready = 1
 --;
-CREATE INDEX jobs_1_due ON jobs_1 (due_at) WHERE ready = 0 AND blocked = 0 AND status IN ('queued', 'waiting')
+CREATE INDEX jobs_1_due ON jobs_1 (due_at, id) WHERE ready = 0 AND blocked = 0 AND status IN ('queued', 'waiting')
 --;
 CREATE INDEX jobs_1_parent ON jobs_1 (parent_id) WHERE parent_id != ''
 --;

@@ -1,0 +1,60 @@
+"""A commit whose answer is lost is found again or made once, on both databases."""
+
+import socket
+import threading
+
+import pytest
+
+from tests import postgres_server as servers
+from tests.faults import proxy
+from tests.faults.campaign import start_shard
+
+pytestmark = pytest.mark.faults
+
+
+def test_lost_answers_make_no_second_copy_on_sqlite() -> None:
+    report = start_shard("sqlite-answers", seed=1, count=25)
+
+    assert report.violations == []
+    assert report.fired["append.after_commit-raised"] and report.fired["append.before_commit-raised"]
+    assert report.counts["retried"] > 5
+
+
+@pytest.mark.postgres
+def test_lost_answers_make_no_second_copy_on_postgresql() -> None:
+    servers.share()
+    report = start_shard("postgres-answers", seed=1, count=25)
+
+    assert report.violations == []
+    assert report.fired["answer-lost"] and report.fired["append.after_commit-raised"]
+
+
+def test_the_proxy_lets_the_request_through_whose_answer_it_loses() -> None:
+    heard: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            for _ in range(2):
+                connection, _ = server.accept()
+                with connection:
+                    while request := connection.recv(100):
+                        heard.append(request)
+                        connection.sendall(b"answer")
+
+        threading.Thread(target=serve, daemon=True).start()
+        with proxy.Proxy(*server.getsockname()) as between:
+            with socket.create_connection(("127.0.0.1", between.port), 5) as client:
+                client.sendall(b"first")
+                assert client.recv(100) == b"answer"
+                between.lose(proxy.ANSWER)
+                client.sendall(b"second")
+                with pytest.raises(ConnectionResetError):
+                    client.recv(100)
+            with socket.create_connection(("127.0.0.1", between.port), 5) as client:
+                between.lose(proxy.REQUEST)
+                client.sendall(b"third")
+                with pytest.raises(ConnectionResetError):
+                    client.recv(100)
+
+    assert heard == [b"first", b"second"]
+    assert between.fired == {"answer-lost": 1, "request-lost": 1}

@@ -1,0 +1,381 @@
+"""Submitting inside the application's own transaction: counted once it commits, and once only."""
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timezone
+from pathlib import Path
+from threading import Barrier
+from typing import Any
+from uuid import UUID
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy.orm import Session
+
+from joblog.domain.errors import InputError, InvalidFieldError, JobNotFoundError, StoreBusyError
+from joblog.domain.retry import RetryPolicy
+from joblog.domain.spec import JobSpec
+from joblog.eventstore import schema
+from joblog.workers.commands import outbox
+from joblog.workers.commands.log import JobLog
+from tests.clocks import START, MovedClock
+from tests.conformance.backends import Backend, MemoryBackend
+from tests.conformance.builders import Side, armed, claim, ids, whole_log
+from tests.postgres_server import fresh_database
+from tests.workers.commands.builders import HOUR, ROOT, assert_sound, topics
+
+POINTS = ("outbox.read", "outbox.submitted", "outbox.deleted")
+ORDERS = sa.Table("orders", sa.MetaData(), sa.Column("id", sa.Integer, primary_key=True))
+
+
+@pytest.fixture
+def log(database: Backend) -> Iterator[JobLog]:
+    log = database.open()
+    yield log
+    assert_sound(database.reopen(log))
+
+
+@contextmanager
+def an_engine(url: str) -> Iterator[sa.Engine]:
+    """An engine as an application makes it: SQLAlchemy's own defaults."""
+    engine = sa.create_engine(url)
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
+@pytest.fixture
+def app(log: JobLog, database: Backend) -> Iterator[sa.Engine]:
+    """The application's engine for the database that the log is in, with a table of its own."""
+    assert log
+    with an_engine(database.url) as engine:
+        ORDERS.create(engine)
+        yield engine
+
+
+@pytest.fixture
+def elsewhere(database: Backend, tmp_path: Path) -> Iterator[sa.Engine]:
+    """Another database, of the same kind, with an outbox."""
+    with fresh_database() if database.kind == "postgres" else _file(tmp_path) as url, an_engine(url) as engine:
+        ORDERS.create(engine)
+        schema.outbox.create(engine)
+        yield engine
+
+
+@contextmanager
+def _file(folder: Path) -> Iterator[str]:
+    yield f"sqlite:///{folder / 'app.db'}"
+
+
+def order(log: JobLog, engine: sa.Engine, spec: JobSpec, number: int = 1) -> UUID:
+    """Write a row of the application's and submit a job, in one transaction."""
+    with engine.begin() as connection:
+        connection.execute(sa.insert(ORDERS).values(id=number))
+        return log.submit_in(connection, spec)
+
+
+def waiting(engine: sa.Engine) -> int:
+    with engine.connect() as connection:
+        return connection.execute(sa.select(sa.func.count()).select_from(schema.outbox)).scalar_one()
+
+
+def test_what_is_rolled_back_never_was(log: JobLog, app: sa.Engine) -> None:
+    with app.connect() as connection, connection.begin() as transaction:
+        connection.execute(sa.insert(ORDERS).values(id=1))
+        job_id = log.submit_in(connection, JobSpec("import"))
+        transaction.rollback()
+
+    assert (log.drain_outbox(), log.store.head()) == (0, 0)
+    with pytest.raises(JobNotFoundError):
+        log.row(job_id)
+
+
+def test_what_is_committed_becomes_a_job(log: JobLog, app: sa.Engine) -> None:
+    spec = JobSpec("import", {"order": 1}, key="k")
+    job_id = order(log, app, spec)
+
+    assert job_id == spec.job_id
+    assert log.store.head() == 0
+    assert log.drain_outbox() == 1
+    assert (log.drain_outbox(), waiting(app)) == (0, 0)
+    assert topics(log, job_id) == ["submitted"]
+    assert log.job(job_id).args == {"order": 1}
+    assert ids(claim(log)) == [job_id]
+
+
+def test_until_then_it_reads_as_queued(log: JobLog, app: sa.Engine) -> None:
+    with app.begin() as connection:
+        job_id = log.submit_in(connection, JobSpec("import", tenant="acme"))
+        with pytest.raises(JobNotFoundError):
+            log.row(job_id)  # others see it once it is committed
+
+    row = log.row(job_id)
+    assert (row["status"], row["in_outbox"], row["kind"], row["tenant"]) == ("queued", True, "import", "acme")
+    for tenant in ("acme", None):
+        assert log.row(job_id, tenant=tenant)["in_outbox"]
+    with pytest.raises(JobNotFoundError):
+        log.row(job_id, tenant="default")
+    log.drain_outbox()
+    assert "in_outbox" not in log.row(job_id)
+
+
+def test_a_job_that_is_moved_between_two_looks_is_seen(log: JobLog, app: sa.Engine) -> None:
+    job_id = order(log, app, JobSpec("import"))
+    look = log.store.outbox_spec
+
+    def late(job_id: UUID) -> str | None:
+        log.store.outbox_spec = look  # type: ignore[method-assign]
+        log.drain_outbox()
+        return look(job_id)
+
+    log.store.outbox_spec = late  # type: ignore[method-assign]
+
+    assert log.row(job_id)["status"] == "queued"
+
+
+def test_jobs_are_moved_in_the_order_of_their_ids(log: JobLog, app: sa.Engine) -> None:
+    jobs = [order(log, app, JobSpec("import"), number) for number in range(12)]
+
+    assert [log.drain_outbox(limit=5) for _ in range(4)] == [5, 5, 2, 0]
+    assert [event.stream_id for event in whole_log(log.store)] == jobs
+
+
+def test_a_session_of_the_orm_will_do(log: JobLog, app: sa.Engine) -> None:
+    with Session(app) as session:
+        job_id = log.submit_in(session.connection(), JobSpec("import"))
+        session.commit()
+
+    assert log.drain_outbox() == 1
+    assert log.row(job_id)["status"] == "queued"
+
+
+@pytest.mark.parametrize("what", [None, "engine", object()])
+def test_anything_else_is_refused(log: JobLog, app: sa.Engine, what: Any) -> None:
+    given = app if what == "engine" else what
+
+    with pytest.raises(InvalidFieldError, match="is no SQLAlchemy connection; pass engine.begin"):
+        log.submit_in(given, JobSpec("import"))
+
+
+def test_arguments_are_checked_before_anything_is_written(log: JobLog, app: sa.Engine) -> None:
+    with app.begin() as connection, pytest.raises(InputError, match="args"):
+        log.submit_in(connection, JobSpec("import", {"rows": float("nan")}))
+
+    assert waiting(app) == 0
+
+
+def test_the_same_key_twice_is_the_same_job(log: JobLog, app: sa.Engine) -> None:
+    first = order(log, app, JobSpec("import", key="k"), 1)
+    second = order(log, app, JobSpec("import", key="k"), 2)
+
+    assert first == second
+    assert log.drain_outbox() == 2
+    assert topics(log, first) == ["submitted"]
+
+
+def test_a_key_that_stands_for_other_arguments_is_moved_out_and_reported(
+    log: JobLog, app: sa.Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its submitter was told the id of the job that stands."""
+    log.submit(JobSpec("import", {"n": 1}, key="k"))
+    job_id = order(log, app, JobSpec("import", {"n": 2}, key="k"))
+
+    with caplog.at_level(logging.WARNING):
+        assert log.drain_outbox() == 1
+
+    assert f"job {job_id}: idempotency key 'k' already stands for other arguments" in caplog.text
+    assert (waiting(app), log.job(job_id).args) == (0, {"n": 1})
+
+
+@pytest.mark.parametrize("spec", ["", "[]", "{}", '{"kind": "import"}', "from newer code", '{"tags": 1, "retry": {}}'])
+def test_a_row_that_can_not_be_read_stays_and_stands_in_nobodys_way(
+    log: JobLog, app: sa.Engine, caplog: pytest.LogCaptureFixture, spec: str
+) -> None:
+    with app.begin() as connection:
+        for number in range(3):
+            connection.execute(sa.insert(schema.outbox).values(job_id=UUID(int=number + 1), spec=spec))
+    job_id = order(log, app, JobSpec("import"))
+
+    with caplog.at_level(logging.WARNING):
+        assert log.drain_outbox(limit=2) == 1
+
+    assert log.row(job_id)["status"] == "queued"
+    assert waiting(app) == 3
+    assert "outbox row 1 can't be read and stays" in caplog.text
+    with pytest.raises(JobNotFoundError):
+        log.row(UUID(int=1))
+
+
+def test_a_log_that_can_not_take_it_leaves_it_in_the_outbox(log: JobLog, app: sa.Engine) -> None:
+    job_id = order(log, app, JobSpec("import"))
+
+    def refuse() -> None:
+        raise StoreBusyError("not now")
+
+    with armed("append.begin", refuse):
+        assert log.drain_outbox() == 0
+
+    assert log.row(job_id)["in_outbox"]
+    assert log.drain_outbox() == 1
+
+
+class Killed(Exception):  # noqa: N818 - what a test raises where a process would be killed
+    pass
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_move_that_was_interrupted_is_made_once(log: JobLog, app: sa.Engine, point: str) -> None:
+    jobs = [order(log, app, JobSpec("import"), number) for number in range(3)]
+
+    def die() -> None:
+        raise Killed
+
+    with armed(point, die), pytest.raises(Killed):
+        log.drain_outbox()
+    log.drain_outbox()
+
+    assert waiting(app) == 0
+    assert [event.stream_id for event in whole_log(log.store)] == jobs
+
+
+DRAIN = """
+import os, signal, sys
+from joblog.eventstore import failpoint
+from joblog.workers.commands.log import JobLog
+failpoint.arm(sys.argv[2], lambda: os.kill(os.getpid(), signal.SIGKILL))
+with JobLog.open(sys.argv[1]) as log:
+    log.drain_outbox()
+"""
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("point", POINTS)
+def test_a_process_that_is_killed_while_it_moves_leaves_the_rest_to_others(
+    log: JobLog, app: sa.Engine, database: Backend, point: str
+) -> None:
+    jobs = [order(log, app, JobSpec("import"), number) for number in range(3)]
+
+    done = subprocess.run(
+        [sys.executable, "-c", DRAIN, database.url, point],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": "src"},
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == -signal.SIGKILL
+    log.drain_outbox()
+
+    assert waiting(app) == 0
+    assert [event.stream_id for event in whole_log(log.store)] == jobs
+
+
+def test_two_that_move_at_once_make_each_job_once(log: JobLog, app: sa.Engine, database: Backend) -> None:
+    jobs = [order(log, app, JobSpec("import"), number) for number in range(20)]
+    logs = [log, *(database.open() for _ in range(3))]
+    start = Barrier(len(logs))
+
+    def drain(log: JobLog) -> int:
+        start.wait()
+        return log.drain_outbox(limit=7) + log.drain_outbox(limit=7) + log.drain_outbox()
+
+    for side in [Side(lambda log=log: drain(log)) for log in logs]:  # type: ignore[misc]
+        side.result()
+
+    assert waiting(app) == 0
+    assert sorted(event.stream_id for event in whole_log(log.store)) == sorted(jobs)
+
+
+def test_an_outbox_in_another_database(log: JobLog, elsewhere: sa.Engine) -> None:
+    jobs = [order(log, elsewhere, JobSpec("import"), number) for number in range(3)]
+
+    assert log.drain_outbox() == 0
+    assert [log.drain_outbox(elsewhere, limit=2) for _ in range(3)] == [2, 1, 0]
+    assert [event.stream_id for event in whole_log(log.store)] == jobs
+    assert waiting(elsewhere) == 0
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_move_from_another_database_that_was_interrupted_is_made_once(
+    log: JobLog, elsewhere: sa.Engine, point: str
+) -> None:
+    job_id = order(log, elsewhere, JobSpec("import"))
+
+    def die() -> None:
+        raise Killed
+
+    with armed(point, die), pytest.raises(Killed):
+        log.drain_outbox(elsewhere)
+    log.drain_outbox(elsewhere)
+
+    assert (waiting(elsewhere), topics(log, job_id)) == (0, ["submitted"])
+
+
+def test_a_log_of_one_kind_takes_from_a_database_of_another(sqlite_url: str, postgres_url: str) -> None:
+    with an_engine(postgres_url) as engine, JobLog.open(sqlite_url) as log:
+        ORDERS.create(engine)
+        schema.outbox.create(engine)
+        job_id = order(log, engine, JobSpec("import"))
+
+        assert log.drain_outbox(engine) == 1
+        assert log.row(job_id)["status"] == "queued"
+
+
+def test_the_applications_connection_to_the_logs_file_makes_no_checkpoints(
+    log: JobLog, app: sa.Engine, elsewhere: sa.Engine, database: Backend
+) -> None:
+    """SQLite 3.7.0 to 3.51.2: a checkpoint by one connection while another writes can lose commits."""
+    if database.kind != "sqlite":
+        pytest.skip("there is no WAL file of ours")
+    for engine, pages in ((app, 0), (elsewhere, 1000)):
+        with engine.begin() as connection:
+            log.submit_in(connection, JobSpec("import"))
+            assert connection.exec_driver_sql("PRAGMA wal_autocheckpoint").scalar() == pages
+
+
+def test_a_store_in_memory_has_no_outbox() -> None:
+    with MemoryBackend("memory://", MovedClock()).open() as log:
+        assert log.drain_outbox() == 0
+
+
+INSTANTS = st.datetimes(datetime(1970, 1, 2), datetime(2200, 1, 1), timezones=st.sampled_from([UTC, timezone(HOUR)]))  # noqa: DTZ001
+NAMES = st.text(st.characters(categories=("L", "N", "P")), min_size=1, max_size=20)
+PAYLOADS = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(
+    name=NAMES,
+    args=PAYLOADS,
+    due_at=st.none() | INSTANTS,
+    tags=st.lists(NAMES, max_size=3).map(tuple),
+    retries=st.integers(0, 9),
+    total=st.none() | st.integers(0, 2**40),
+    parent_id=st.none() | st.uuids(),
+)
+def test_a_spec_comes_back_from_its_row(
+    name: str, args: Any, due_at: datetime | None, tags: tuple[str, ...], retries: int, total: int | None, parent_id: UUID
+) -> None:
+    try:
+        spec = JobSpec(
+            name, args, key=name, tenant=name, owner=name, queue=name, priority=3, due_at=due_at, exclusive_key=name,
+            gate=name, tags=tags, retry=RetryPolicy(retries=retries, first_seconds=0.5), total=total, parent_id=parent_id,
+        )  # fmt: skip
+    except InputError:
+        return  # what is refused at the edge needs no row
+
+    again = outbox.from_json(outbox.to_json(spec))
+
+    assert again == spec
+    assert (again.job_id, again.args_digest) == (spec.job_id, spec.args_digest)
+    assert again.to_event(START) == spec.to_event(START)
