@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import time
@@ -10,6 +11,7 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Final
+from uuid import UUID, uuid4
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
@@ -82,6 +84,16 @@ class SystemIds:
     def next(self) -> str:
         """An id that no other process, fork or restart gives."""
         return f"{self._prefix}-{next(self._count):x}"
+
+
+def new_uuid() -> UUID:
+    """A random UUID, for what is made once: the name of a log."""
+    return uuid4()
+
+
+async def pause_soon(seconds: float) -> None:
+    """``pause`` on an event loop."""
+    await asyncio.sleep(seconds)
 
 
 def pause(seconds: float) -> None:

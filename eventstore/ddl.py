@@ -7,11 +7,12 @@ migrations make the same (a test compares).
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import sqlalchemy as sa
 
 from . import schema as s
+from .clock import new_uuid
 from .postgres_functions import all_functions
 
 if TYPE_CHECKING:
@@ -75,12 +76,14 @@ STAMP: Final = (
 
 def first_row(connection: sa.Connection, store_id: UUID | None = None) -> None:
     """The log's state in an empty database."""
-    row: dict[str, Any] = {"id": 1, "store_id": store_id or uuid4(), "epoch": 1, "generation": 0}
+    row: dict[str, Any] = {"id": 1, "store_id": store_id or new_uuid(), "epoch": 1, "generation": 0}
     connection.execute(sa.insert(s.log_state).values(**row, schema_version=s.SCHEMA_VERSION, min_code=s.SCHEMA_VERSION))
 
 
 def create(connection: sa.Connection) -> None:
     """Every table, trigger and function, and the first row, in the caller's transaction."""
+    if connection.dialect.name == "postgresql":
+        s.speak_postgresql()
     s.metadata.create_all(connection)
     for statement in statements(connection.dialect.name):
         connection.exec_driver_sql(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from ..domain.errors import (
     ExclusiveKeyHeldError,
@@ -29,7 +29,7 @@ from ..domain.errors import (
 )
 from .append import Append, EventRow, Stored
 from .claim_order import level, pick
-from .clock import SystemClock, micros
+from .clock import SystemClock, micros, new_uuid
 from .failpoint import failpoint
 from .mapper import event_id, evidence_of
 from .sql_store import check_seen
@@ -71,7 +71,7 @@ class MemoryStore:
         self.faults: deque[str] = deque()
         self.fired: dict[str, int] = {}
         self._lock = threading.RLock()
-        self._store_id = uuid4()
+        self._store_id = new_uuid()
         self._epoch, self._generation = 1, 0
         self._log: list[LoggedEvent] = []
         self._streams: dict[UUID, list[int]] = {}
@@ -478,7 +478,11 @@ class MemoryStore:
         def look(reach: int) -> list[JobRow]:
             lanes: dict[tuple[Any, ...], list[JobRow]] = {}
             for row in self._rows():
-                if _fits(row, query, now) and room[f"queue {row['queue']}"] != 0 and room.get(f"gate {row['gate']}") != 0:
+                if (
+                    _fits(row, query, now)
+                    and room[f"queue {row['queue']}"] != 0
+                    and room.get(f"gate {row['gate']}") != 0
+                ):
                     lanes.setdefault((row["queue"], row["kind"], row["gate"], row["priority"]), []).append(row)
             return [head for rows in lanes.values() for head in _heads(rows, query.after_tenant, reach, now)]
 
@@ -628,9 +632,10 @@ class MemoryStore:
             raise RebuildRunningError("this rebuild was taken over by another process")
 
     def _write_rebuilt(self, generation: int, rows: Sequence[RowChange]) -> None:
+        table = self._jobs[generation % 2]
         for job_id, is_new, row in rows:
-            table = self._jobs[generation % 2]
-            table[job_id] = dict(row) if is_new else {**table[job_id], **row}
+            if is_new or job_id in table:  # else a stream of newer code that is no job
+                table[job_id] = dict(row) if is_new else {**table[job_id], **row}
 
     def rebuild_switch(
         self, generation: int, position: int, owner: str, fold: Callable[[list[LoggedEvent]], list[RowChange]]

@@ -27,8 +27,10 @@ $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint $$;
 #: The key of the log's lock: the events table of this schema.  An oid is unsigned, the key is not.
 LOCK: Final = "pg_advisory_xact_lock(7460711, ('events'::regclass::oid::bigint - 2147483648)::int)"
 
-_SETTINGS: Final = """
-  SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET enable_bitmapscan = off
+#: What could make a plan that is good until the statistics are out of date.
+SWITCHED_OFF: Final = ("enable_hashjoin", "enable_mergejoin", "enable_seqscan", "enable_bitmapscan")
+_SETTINGS: Final = f"""
+  {" ".join(f"SET {name} = off" for name in SWITCHED_OFF)}
   SET plan_cache_mode = force_generic_plan"""
 
 _APPEND: Final = """
@@ -228,6 +230,63 @@ _FITTING: Final = """jobs_{p} j
 _COUNTED: Final = """PERFORM 1 FROM {fitting} 1 FOR UPDATE SKIP LOCKED;
           IF FOUND THEN v_tenants := v_tenants || v_tenant; END IF;"""
 
+#: What a worker asks at each poll, and the promoter's look.
+_LOOKS: Final = (
+    """
+CREATE OR REPLACE FUNCTION joblog_free_keys_{p}() RETURNS SETOF text LANGUAGE plpgsql {settings} AS $$
+BEGIN
+  RETURN QUERY {free_keys};
+END $$;
+""",
+    """
+CREATE OR REPLACE FUNCTION joblog_outlook_{p}(p_queues text[], p_worker text) RETURNS TABLE (
+  found boolean, due bigint, lease_end bigint, others bigint, live bigint, clock bigint, box boolean, wakes boolean,
+  rebooted boolean
+) LANGUAGE plpgsql {settings} AS $$
+BEGIN
+  RETURN QUERY SELECT
+    EXISTS (SELECT 1 FROM unnest(p_queues) q(name) CROSS JOIN LATERAL (
+      SELECT 1 FROM jobs_{p} j WHERE j.ready = 1 AND j.queue = q.name LIMIT 1) x),
+    (SELECT j.due_at FROM jobs_{p} j WHERE j.ready = 0 AND j.blocked = 0 AND j.status IN ('queued', 'waiting')
+     ORDER BY j.due_at LIMIT 1),
+    (SELECT min(l.lease_until) FROM leases l),
+    (SELECT count(*) FROM leases l WHERE l.presence <> '' AND l.worker <> p_worker),
+    (SELECT s.generation FROM log_state s WHERE s.id = 1),
+    joblog_now(),
+    EXISTS (SELECT 1 FROM outbox),
+    EXISTS ({free_keys}),
+    false;  -- the clock outlives boots
+END $$;
+""",
+    """
+CREATE OR REPLACE FUNCTION joblog_suspects_{p}(p_queues text[], p_crashes bigint) RETURNS boolean
+LANGUAGE plpgsql {settings} AS $$
+BEGIN
+  RETURN EXISTS (SELECT 1 FROM unnest(p_queues) q(name) CROSS JOIN LATERAL (
+    SELECT 1 FROM jobs_{p} j
+    WHERE j.ready = 1 AND j.crashes > 0 AND j.queue = q.name AND j.crashes >= p_crashes LIMIT 1) x);
+END $$;
+""",
+    """
+CREATE OR REPLACE FUNCTION joblog_due_{p}() RETURNS TABLE (due bigint, clock bigint) LANGUAGE plpgsql {settings} AS $$
+BEGIN
+  RETURN QUERY SELECT
+    (SELECT j.due_at FROM jobs_{p} j WHERE j.ready = 0 AND j.blocked = 0 AND j.status IN ('queued', 'waiting')
+     ORDER BY j.due_at LIMIT 1),
+    joblog_now();
+END $$;
+""",
+)
+#: The exclusive keys with jobs that wait for them and no holder, found key by key over an index.
+_FREE_KEYS: Final = """
+    WITH RECURSIVE waiting(key) AS (
+      SELECT min(j.exclusive_key) FROM jobs_{p} j WHERE j.blocked = 1
+      UNION ALL
+      SELECT (SELECT min(j.exclusive_key) FROM jobs_{p} j WHERE j.blocked = 1 AND j.exclusive_key > w.key)
+      FROM waiting w WHERE w.key IS NOT NULL)
+    SELECT w.key FROM waiting w WHERE w.key IS NOT NULL AND NOT EXISTS (
+      SELECT 1 FROM leases l WHERE l.exclusive_key = w.key AND l.exclusive_key <> '' OFFSET 0)"""
+
 _TYPES: Final = {"id": "uuid", "priority": "smallint"}
 _TEXTS: Final = frozenset({"kind", "tenant", "queue", "gate", "exclusive_key"})
 
@@ -251,6 +310,15 @@ def append_function(parity: int) -> str:
     return _APPEND.format(p=parity, settings=_SETTINGS, nowait=f"{NOWAIT_MS}ms", lock=LOCK, columns=columns, **codes)
 
 
+def look_functions(parity: int) -> list[str]:
+    """The DDL of what a worker asks at each poll, for one generation."""
+    free_keys = _FREE_KEYS.format(p=parity)
+    return [text.format(p=parity, settings=_SETTINGS, free_keys=free_keys) for text in _LOOKS]
+
+
 def all_functions() -> list[str]:
     """Every function, in an order in which they can be created."""
-    return [NOW, *(make(parity) for parity in (0, 1) for make in (append_function, claim_function))]
+    made = [NOW]
+    for parity in (0, 1):
+        made += [append_function(parity), claim_function(parity), *look_functions(parity)]
+    return made

@@ -51,6 +51,11 @@ if TYPE_CHECKING:
 KEEPALIVE: Final = {"keepalives": 1, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
 _TRANSACTION_TIMEOUT_SINCE: Final = 170000
 _FUNCTION_ARGS: Final = 20
+_DURABLE: Final = "SELECT set_config('synchronous_commit', 'on', true)"
+#: Also one plan for each of our statements, whatever the statistics: the one that goes by an index.
+_PLANNED: Final = _DURABLE + "".join(
+    f", set_config('{name}', 'off', true)" for name in (*functions.SWITCHED_OFF, "enable_sort", "enable_incremental_sort")
+)
 #: The server has ended an idle or overlong transaction with its connection, before any COMMIT reached it.
 _IDLE_TOO_LONG: Final = ("25P03", "25P04")
 
@@ -88,8 +93,6 @@ def _bound(driver: Any, milliseconds: int) -> None:
 
 class PostgresStore(SqlStore):
     """See ``Store``."""
-
-    now_sql = "joblog_now()"
 
     def __init__(self, url: str | sa.URL, *, lease_seconds: float = 30, pooler_safe: bool = False) -> None:
         super().__init__(make_engine(url, lease_seconds=lease_seconds, pooler_safe=pooler_safe))
@@ -278,7 +281,7 @@ class PostgresStore(SqlStore):
         try:
             cursor = pinned.open()
             cursor.execute("BEGIN")
-            cursor.execute("SELECT set_config('synchronous_commit', 'on', true)")
+            cursor.execute(_DURABLE if name == "atomic" else _PLANNED)  # the user's own SQL is planned as they want
             yield cursor
             committing = True
             cursor.execute("COMMIT")
@@ -353,7 +356,7 @@ class PostgresStore(SqlStore):
             "SELECT 'queue ' || q.queue, CASE WHEN q.paused = 1 THEN 0 WHEN q.slots IS NULL THEN NULL ELSE greatest("
             "q.slots - (SELECT count(*) FROM leases l WHERE l.queue = q.queue), 0) END FROM queues q WHERE q.queue = ANY(%s) "
             "UNION ALL SELECT 'gate ' || g.gate, CASE WHEN g.closed_until > %s THEN 0 WHEN g.slots IS NULL THEN NULL ELSE "
-            "greatest(g.slots - (SELECT count(*) FROM leases l WHERE l.gate = g.gate), 0) END FROM gates g"
+            "greatest(g.slots - (SELECT count(*) FROM leases l WHERE l.gate = g.gate AND l.gate <> ''), 0) END FROM gates g"
         )
         return dict(cursor.execute(sql, (list(query.queues), now)).fetchall())
 
@@ -388,7 +391,7 @@ class PostgresStore(SqlStore):
     def _held_keys(cursor: Any, keys: set[str]) -> set[str]:
         if not keys:
             return set()
-        sql = "SELECT exclusive_key FROM leases WHERE exclusive_key = ANY(%s)"
+        sql = "SELECT exclusive_key FROM leases WHERE exclusive_key = ANY(%s) AND exclusive_key <> ''"
         return {key for (key,) in cursor.execute(sql, (sorted(keys),)).fetchall()}
 
     def claim_candidates(self, query: ClaimQuery, generation: int) -> list[JobRow]:
@@ -447,21 +450,34 @@ class PostgresStore(SqlStore):
         parity = self.state().generation % 2
         woken = self.wake_blocked(parity)
         due = f"FROM jobs_{parity} WHERE ready = 0 AND blocked = 0 AND status IN ('queued', 'waiting')"
-        next_due = f"SELECT due_at, joblog_now() {due} ORDER BY due_at LIMIT 1"
-        waiting = self.sql_rows(next_due)
-        if not waiting or waiting[0][0] > waiting[0][1]:
-            return woken, (waiting[0][0] if waiting else None)
+        next_due = f"SELECT * FROM joblog_due_{parity}()"
+        waiting, now = self.sql_rows(next_due)[0]
+        if waiting is None or waiting > now:
+            return woken, waiting
         with self.writing("claim") as cursor:
             cursor.execute(
                 f"UPDATE jobs_{parity} SET ready = 1 WHERE id = ANY(ARRAY("
-                f"SELECT id {due} AND due_at <= joblog_now() ORDER BY due_at, id LIMIT %s FOR UPDATE SKIP LOCKED))",
-                (limit,),
+                f"SELECT id {due} AND due_at <= %s ORDER BY due_at, id LIMIT %s FOR UPDATE SKIP LOCKED))",
+                (now, limit),
             )
             promoted = int(cursor.rowcount)
-            rest = cursor.execute(next_due).fetchone()
+            rest = cursor.execute(next_due).fetchone()[0]
             failpoint("promote.before_commit")
         failpoint("promote.after_commit")
-        return woken + promoted, (rest[0] if rest else None)
+        return woken + promoted, rest
+
+    def _look(self, parity: int, queues: Sequence[str], worker: str) -> tuple[Any, ...]:
+        found: tuple[Any, ...] = self.sql_rows(f"SELECT * FROM joblog_outlook_{parity}(%s, %s)", (list(queues), worker))[0]
+        return found
+
+    def free_keys(self, parity: int) -> list[str]:
+        """See ``SqlStore``."""
+        return [key for (key,) in self.sql_rows(f"SELECT * FROM joblog_free_keys_{parity}()")]
+
+    def has_suspects(self, queues: Sequence[str], crashes: int) -> bool:
+        """See ``Store``."""
+        sql = f"SELECT joblog_suspects_{self._live % 2}(%s, %s)"
+        return bool(self.sql_rows(sql, (list(queues), crashes))[0][0])
 
     def set_gate(self, gate: str, slots: int | None, closed_until: int) -> None:
         """See ``Store``."""
@@ -519,7 +535,13 @@ def _hot_columns(hot: list[tuple[Any, ...]]) -> list[Any]:
         return [None] * 9
     ids, expected, version, updated, done, sequence, cursor, grant, renew = zip(*hot, strict=True)
     numbers = [arrays.bigints(column) for column in (expected, version, updated, done, sequence)]
-    return [arrays.uuids(ids), *numbers, arrays.texts(cursor), arrays.bigints(grant), arrays.bigints(renew) if any(renew) else None]
+    return [
+        arrays.uuids(ids),
+        *numbers,
+        arrays.texts(cursor),
+        arrays.bigints(grant),
+        arrays.bigints(renew) if any(renew) else None,
+    ]
 
 
 def _add_levels(candidates: list[JobRow], now: int) -> None:

@@ -78,6 +78,10 @@ log_state = sa.Table(
 CLAIM_ORDER: Final = ("queue", "kind", "gate", "priority", "tenant", "due_at", "id")
 
 
+#: Storage of tables whose rows are updated all the time: room for updates that touch no index.
+_HOT: Final = {"fillfactor": 70}
+
+
 def _jobs(parity: int) -> sa.Table:
     name = f"jobs_{parity}"
     table = sa.Table(
@@ -122,21 +126,35 @@ def _jobs(parity: int) -> sa.Table:
         _col("started_at", Big, nullable=True),
         _col("last_attempt_at", Big, nullable=True),
         _col("finished_at", Big, nullable=True),
-        postgresql_with={"fillfactor": 70},  # room for the hot updates of running jobs
+        info=_HOT,
         sqlite_with_rowid=False,
     )
     c = table.c
     waiting = sa.and_(c.ready == 0, c.blocked == 0, c.status.in_(("queued", "waiting")))
     _index(f"{name}_claim", *(c[n] for n in CLAIM_ORDER), where=c.ready == 1)
     _index(f"{name}_due", c.due_at, c.id, where=waiting)
+    _index(f"{name}_suspects", c.queue, c.crashes, where=sa.and_(c.ready == 1, c.crashes > 0))
     _index(f"{name}_blocked", c.exclusive_key, c.priority, c.due_at, c.id, where=c.blocked == 1)
     _index(f"{name}_parent", c.parent_id, where=c.parent_id != "")
     _index(f"{name}_status", c.status, c.created_at, c.id)
     return table
 
 
-def _index(name: str, *columns: Any, where: Any = None) -> None:
-    sa.Index(name, *columns, postgresql_where=where, sqlite_where=where)
+def _index(name: str, *columns: Any, where: Any = None, unique: bool = False) -> None:
+    sa.Index(name, *columns, unique=unique, sqlite_where=where, info={"where": where})
+
+
+def speak_postgresql() -> None:
+    """Give tables and indexes what only PostgreSQL is told.
+
+    Not where they are defined: naming a dialect's options loads the dialect, which an embedded log never needs.
+    """
+    for table in metadata.tables.values():
+        if table.info:
+            table.dialect_options["postgresql"]["with"] = dict(table.info)
+        for index in table.indexes:
+            if (where := index.info.get("where")) is not None:
+                index.dialect_options["postgresql"]["where"] = where
 
 
 jobs: Final = (_jobs(0), _jobs(1))
@@ -157,19 +175,13 @@ leases = sa.Table(
     _col("gate", Text),
     _col("exclusive_key", Text),
     _col("presence", Text),  # JSON: device, inode, nonce of the holder's presence file; empty without one
-    postgresql_with={"fillfactor": 70},
+    info=_HOT,
     sqlite_with_rowid=False,
 )
 sa.Index("leases_until", leases.c.lease_until)
 sa.Index("leases_queue", leases.c.queue)
 _index("leases_gate", leases.c.gate, where=leases.c.gate != "")
-sa.Index(
-    "leases_exclusive",
-    leases.c.exclusive_key,
-    unique=True,
-    postgresql_where=leases.c.exclusive_key != "",
-    sqlite_where=leases.c.exclusive_key != "",
-)
+_index("leases_exclusive", leases.c.exclusive_key, where=leases.c.exclusive_key != "", unique=True)
 
 unit_results = sa.Table(
     "unit_results",

@@ -45,13 +45,6 @@ if TYPE_CHECKING:
 _READ_LIMIT_OF_IN = 500
 
 
-#: The exclusive keys with jobs that wait for them and no holder, found key by key over an index.
-FREE_KEYS: Final = (
-    "WITH RECURSIVE waiting(key) AS (SELECT min(exclusive_key) FROM jobs_{p} WHERE blocked = 1 UNION ALL "
-    "SELECT (SELECT min(exclusive_key) FROM jobs_{p} WHERE blocked = 1 AND exclusive_key > waiting.key) "
-    "FROM waiting WHERE key IS NOT NULL) "
-    "SELECT key FROM waiting WHERE key IS NOT NULL AND NOT EXISTS (SELECT 1 FROM leases WHERE exclusive_key = waiting.key)"
-)
 #: Let the next job of an exclusive key be claimed.
 UNBLOCK: Final = (
     "UPDATE jobs_{p} SET ready = 1, blocked = 0 WHERE id = (SELECT id FROM jobs_{p} "
@@ -117,7 +110,6 @@ class SqlStore:
     """The half of the store that is the same on both databases."""
 
     dialect: str
-    now_sql = "NULL"  #: the store's clock as SQL, where it is the database's
     read_only = False  #: opened by a follower, which never decides anything: it may read from a replica
 
     def __init__(self, engine: sa.Engine) -> None:
@@ -379,45 +371,33 @@ class SqlStore:
 
     def outlook(self, queues: Sequence[str], worker: str) -> Outlook:
         """One look at what there is to do; see ``Store``."""
-        parity = self._live % 2
-        mark = "?" if self.dialect == "sqlite" else "%s"
-        waiting = f"FROM jobs_{parity} WHERE ready = 0 AND blocked = 0 AND status IN ('queued', 'waiting')"
-        ready = " OR ".join(f"EXISTS (SELECT 1 FROM jobs_{parity} WHERE ready = 1 AND queue = {mark})" for _ in queues)
-        sql = (
-            f"SELECT ({ready}), (SELECT due_at {waiting} ORDER BY due_at LIMIT 1), "
-            f"(SELECT min(lease_until) FROM leases), (SELECT count(*) FROM leases WHERE presence <> '' AND worker <> {mark}), "
-            f"(SELECT generation FROM log_state WHERE id = 1), {self.now_sql}, EXISTS (SELECT 1 FROM outbox), "
-            f"EXISTS ({FREE_KEYS.format(p=parity)}), EXISTS (SELECT 1 FROM leases WHERE boot_id <> {mark})"
-        )
-        values = self.sql_rows(sql, (*queues, worker, self.boot_id()))[0]
+        values = self._look(self._live % 2, queues, worker)
         found, due, end, others, self._live, now, box, wakes, rebooted = values
         now, lease_now = (self.now(), self.lease_now()) if now is None else (now, now)
         next_due = 0.0 if wakes else None if due is None else (due - now) / 1_000_000
         next_end = 0.0 if rebooted else None if end is None else (end - lease_now) / 1_000_000
         return Outlook(bool(found), next_due, next_end, others, bool(box))
 
+    def _look(self, parity: int, queues: Sequence[str], worker: str) -> tuple[Any, ...]:
+        """What ``outlook`` is made of, in one statement; the store's clock where it is the database's."""
+        raise NotImplementedError
+
+    def free_keys(self, parity: int) -> list[str]:
+        """The exclusive keys that jobs wait for and nobody holds."""
+        raise NotImplementedError
+
     def wake_blocked(self, parity: int) -> int:
         """Make one job ready of each exclusive key that nobody holds any more; returns how many.
 
         The end of a holder does that too, but whom it woke may have been paused since, or nobody saw it.
         """
-        keys = [key for (key,) in self.sql_rows(FREE_KEYS.format(p=parity))]
+        keys = self.free_keys(parity)
         if keys:
             mark = "?" if self.dialect == "sqlite" else "%s"
             with self.writing("claim") as cursor:
                 for key in keys:
                     cursor.execute(UNBLOCK.format(p=parity, key=mark), (key,))
         return len(keys)
-
-    def has_suspects(self, queues: Sequence[str], crashes: int) -> bool:
-        """Whether a job is ready whose holders died *crashes* times or more at its checkpoint."""
-        mark = "?" if self.dialect == "sqlite" else "%s"
-        places = ", ".join([mark] * len(queues))
-        sql = (
-            f"SELECT 1 FROM jobs_{self._live % 2} WHERE status IN ('queued', 'waiting') AND crashes >= {mark} AND ready = 1 "
-            f"AND queue IN ({places}) LIMIT 1"
-        )
-        return bool(self.sql_rows(sql, (crashes, *queues)))
 
     def tracking_position(self, name: str) -> int | None:
         """How far the named follower has come."""

@@ -30,6 +30,14 @@ CLAIM_COLUMNS: Final = (
     "crashes",
     "updated_at",
 )
+#: The exclusive keys with jobs that wait for them and no holder, found key by key over an index.
+FREE_KEYS: Final = (
+    "WITH RECURSIVE waiting(key) AS (SELECT min(exclusive_key) FROM jobs_{p} INDEXED BY jobs_{p}_blocked WHERE blocked = 1 "
+    "UNION ALL SELECT (SELECT min(exclusive_key) FROM jobs_{p} INDEXED BY jobs_{p}_blocked "
+    "WHERE blocked = 1 AND exclusive_key > waiting.key) FROM waiting WHERE key IS NOT NULL) "
+    "SELECT key FROM waiting WHERE key IS NOT NULL AND NOT EXISTS "
+    "(SELECT 1 FROM leases WHERE exclusive_key = waiting.key AND exclusive_key <> '')"
+)
 
 
 class SqliteClaims:
@@ -83,11 +91,12 @@ class _Scan:
             return 0
         if row[0] is None:
             return None
-        used = self._first("SELECT count(*) FROM leases WHERE gate = ?", gate)[0]
+        used = self._first("SELECT count(*) FROM leases WHERE gate = ? AND gate <> ''", gate)[0]
         return max(int(row[0]) - int(used), 0)
 
     def held(self, keys: set[str]) -> set[str]:
-        return {key for key in keys if self._first("SELECT 1 FROM leases WHERE exclusive_key = ?", key) is not None}
+        sql = "SELECT 1 FROM leases WHERE exclusive_key = ? AND exclusive_key <> ''"  # as the index says it
+        return {key for key in keys if self._first(sql, key) is not None}
 
     def candidates(self, room: dict[str, int | None], reach: int) -> list[JobRow]:
         """The heads of every lane that takes jobs; the room of its gates is looked up on the way."""

@@ -36,7 +36,7 @@ from .append import Append, EventRow
 from .clock import SystemClock, micros, pause
 from .failpoint import failpoint
 from .sql_store import UNBLOCK, Pinned, SqlStore, check_seen
-from .sqlite_claim import SqliteClaims
+from .sqlite_claim import FREE_KEYS, SqliteClaims
 from .statements import chunks, placeholders
 from .store import NOT_CONSECUTIVE, ConflictError, JobRow, LeaseRow, Seen, SnapshotRow
 
@@ -610,6 +610,32 @@ class SqliteStore(SqlStore):
             "WHERE presence <> '' AND worker <> ? LIMIT ?"
         )
         return [self._lease_row(row) for row in self.sql_rows(sql, (worker, limit))]
+
+    def _look(self, parity: int, queues: Sequence[str], worker: str) -> tuple[Any, ...]:
+        jobs = f"FROM jobs_{parity} INDEXED BY jobs_{parity}"  # each index is named: one plan, whatever the statistics
+        ready = " OR ".join(f"EXISTS (SELECT 1 {jobs}_claim WHERE ready = 1 AND queue = ?)" for _ in queues)
+        waiting = f"{jobs}_due WHERE ready = 0 AND blocked = 0 AND status IN ('queued', 'waiting')"
+        sql = (
+            f"SELECT ({ready or 0}), (SELECT due_at {waiting} ORDER BY due_at LIMIT 1), "
+            "(SELECT min(lease_until) FROM leases), (SELECT count(*) FROM leases WHERE presence <> '' AND worker <> ?), "
+            "(SELECT generation FROM log_state WHERE id = 1), NULL, EXISTS (SELECT 1 FROM outbox), "
+            f"EXISTS ({FREE_KEYS.format(p=parity)}), EXISTS (SELECT 1 FROM leases WHERE boot_id <> ?)"
+        )
+        found: tuple[Any, ...] = self.sql_rows(sql, (*queues, worker, self.boot_id()))[0]
+        return found
+
+    def free_keys(self, parity: int) -> list[str]:
+        """See ``SqlStore``."""
+        return [key for (key,) in self.sql_rows(FREE_KEYS.format(p=parity))]
+
+    def has_suspects(self, queues: Sequence[str], crashes: int) -> bool:
+        """See ``Store``."""
+        parity = self._live % 2
+        sql = (
+            f"SELECT 1 FROM jobs_{parity} INDEXED BY jobs_{parity}_suspects "
+            f"WHERE ready = 1 AND crashes > 0 AND crashes >= ? AND queue IN ({placeholders(len(queues))}) LIMIT 1"
+        )
+        return bool(self.sql_rows(sql, (crashes, *queues)))
 
     def promote(self, limit: int) -> tuple[int, int | None]:
         """See ``Store``."""

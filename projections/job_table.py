@@ -13,11 +13,12 @@ import orjson
 
 from ..domain import events as e
 from ..domain.status import CLAIMABLE, Status, Wish
-from ..eventstore.clock import micros as micros
-from ..eventstore.clock import moment as moment
+from ..eventstore.clock import micros, moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+__all__ = ("Row", "changes", "micros", "moment", "with_hints")
 
 Row = dict[str, Any]
 
@@ -184,7 +185,7 @@ def changes(happened: Iterable[Any]) -> Row:
     for event in happened:
         row.update(_CHANGES[type(event)](event))
         if event.VOCABULARY > 1:
-            row["vocabulary"] = event.VOCABULARY
+            row["vocabulary"] = max(event.VOCABULARY, row.get("vocabulary", 1))
     if event is not None:
         row["version"] = event.originator_version
         row["updated_at"] = micros(event.timestamp)

@@ -34,7 +34,10 @@ class Progress:
 
 
 def fold_changes(events: Iterable[LoggedEvent], mapper: OrjsonMapper, now: int) -> list[RowChange]:
-    """What these events of the log change in the job table, one entry a job, in the order of first appearance."""
+    """What these events of the log change in the job table, one entry a job, in the order of first appearance.
+
+    An event of newer code parks its job: the row may not be trusted, so this code and older leave it alone (S18).
+    """
     by_job: dict[UUID, list[Any]] = {}
     parked: dict[UUID, int] = {}
     for logged in events:
@@ -46,13 +49,12 @@ def fold_changes(events: Iterable[LoggedEvent], mapper: OrjsonMapper, now: int) 
         if isinstance(event, JobEvent):
             by_job.setdefault(logged.stream_id, []).append(event)
     changes: list[RowChange] = []
-    for job_id, mine in by_job.items():
+    for job_id in by_job | parked:
+        mine = by_job.get(job_id, [])
         row = job_table.with_hints(job_table.changes(mine), now)
-        changes.append(RowChange(job_id, isinstance(mine[0], Submitted), row))
-    for job_id, version in parked.items():
-        # An event of newer code: the row may not be trusted, so this code and older leave the job alone (S18).
-        row = {"version": version, "vocabulary": CODE_VOCABULARY + 1, "ready": 0}
-        changes.append(RowChange(job_id, is_new=False, row=row))
+        if (version := parked.get(job_id)) is not None:
+            row |= {"version": max(version, row.get("version", 0)), "vocabulary": CODE_VOCABULARY + 1, "ready": 0}
+        changes.append(RowChange(job_id, bool(mine) and isinstance(mine[0], Submitted), row))
     return changes
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_type_hints, overload
 
 import msgspec
@@ -175,13 +176,13 @@ class _Decorator:
             raise InvalidFieldError(
                 "function", f"{function.__name__} takes {len(parameters)} arguments", "take (run, args)"
             )
-        args_type = get_type_hints(function, localns=_names()).get(parameters[1], Any)
+        args_type = _type_of(function, parameters[1])
         operation: Operation[Any, Any] = Operation(self._kind, function, args_type, **self._options)
         self._jobs.add(operation)
         return operation
 
 
-def _names() -> dict[str, Any]:
-    from .run import Run, SyncRun
-
-    return {"Run": Run, "SyncRun": SyncRun}
+def _type_of(function: Any, parameter: str) -> Any:
+    """The type that *parameter* is annotated with; the other annotations may name what is not imported."""
+    annotated = SimpleNamespace(__annotations__={parameter: function.__annotations__.get(parameter, Any)})
+    return get_type_hints(annotated, globalns=function.__globals__)[parameter]

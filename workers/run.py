@@ -13,6 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from ..eventstore.clock import pause_soon
 from ..eventstore.failpoint import failpoint
 from . import atomic, batch, children, items, marks
 from .commands import drive
@@ -246,7 +247,7 @@ class Run(_BaseRun):
         """Wait; more than a second gives the lease and the slot back, and the instant is stored."""
         if seconds <= KEEP_SLOT_SECONDS:
             self._book.check()
-            await asyncio.sleep(seconds)
+            await pause_soon(seconds)
             return
         await self._drive(self._book.until(*self._wake_at(seconds)))
 

@@ -227,7 +227,8 @@ class Worker:
                 dead[lease.presence] = presence.is_dead(lease.presence, boot)
             if dead[lease.presence]:
                 answer = self.log.reclaim(lease, self.name)
-                logger.warning("job %s taken back from %s, which died: %s", lease.job_id, lease.worker, answer)
+                what = answer if isinstance(answer, JobLogError) else f"taken back from {lease.worker}, which died"
+                logger.warning("job %s: %s", lease.job_id, what)
 
     def _ask_to_yield(self) -> None:
         """Somebody waits and no slot is free: the longest runner gives way at its next boundary."""

@@ -9,7 +9,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from .. import ddl
-from ..schema import SCHEMA_VERSION, metadata
+from ..schema import SCHEMA_VERSION, metadata, speak_postgresql
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +21,7 @@ _DIALECTS: dict[str, Any] = {"sqlite": sqlite.dialect(), "postgresql": postgresq
 def up(name: str) -> Iterator[str]:
     """Everything behind an empty database, for one kind of database."""
     dialect = _DIALECTS[name]
+    speak_postgresql()
     for table in metadata.sorted_tables:
         yield str(CreateTable(table).compile(dialect=dialect)).strip()
         for index in sorted(table.indexes, key=lambda index: str(index.name)):
@@ -36,6 +37,8 @@ def down(name: str) -> Iterator[str]:
         for parity in (0, 1):
             yield f"DROP FUNCTION joblog_append_{parity}"
             yield f"DROP FUNCTION joblog_claim_{parity}"
+            for look in ("free_keys", "outlook", "suspects", "due"):
+                yield f"DROP FUNCTION joblog_{look}_{parity}"
         yield "DROP FUNCTION joblog_refuse"
         yield "DROP FUNCTION joblog_now"
 

@@ -81,9 +81,9 @@ def claim(log: JobLog, worker: str = "w", **query: Any) -> list[Held]:
     return log.claim(worker, **{"limit": 100} | query)
 
 
-def claimed(log: JobLog, **fields: Any) -> Held:
+def claimed(log: JobLog, key: str = "", **fields: Any) -> Held:
     """Submit a job and claim it."""
-    job_id = submit(log, **fields)
+    job_id = submit(log, key, **fields)
     found = {held.job_id: held for held in claim(log, queues=[fields.get("queue", "default")])}
     return found[job_id]
 

@@ -27,34 +27,40 @@ STRANGE = {
 }
 
 
-@pytest.mark.parametrize("text", STRANGE.values(), ids=STRANGE)
-def test_any_text_in_a_payload_comes_back(backend: Backend, log: JobLog, text: str) -> None:
-    held = claimed(log, args={"text": text, text[:50]: 1} if "\x00" not in text else {"text": text})
-    held.complete_units([("a", [text])], cursor={"c": text})
-    held.complete({"r": text})
-
-    job = backend.reopen(log).job(held.job_id)
-
-    assert job.args["text"] == text
-    assert (job.cursor, job.result) == ({"c": text}, {"r": text})
-    assert job.status.value == "completed"
-
-
-@pytest.mark.parametrize("text", ["🙂", "%s", "a'b\"c\\d", "é", "e\u0301", "\U0010ffff", "x" * 200, "ä" * 200])
-def test_any_printable_name_can_be_used(backend: Backend, log: JobLog, text: str) -> None:
-    job_id = submit(
-        log, text, kind=text, tenant=text, queue=text, owner=text, gate=text, exclusive_key=text, tags=(text,)
-    )
-    log.store.set_gate(text, 3, 0)
-
-    [held] = claim(log, text, queues=[text], kinds=[text], presence=text)
-    held.complete_units([(text, 1)])
+def test_any_text_in_a_payload_comes_back(backend: Backend, log: JobLog) -> None:
+    jobs = {}
+    for name, text in STRANGE.items():
+        held = claimed(log, args={"text": text} | ({} if "\x00" in text else {text[:50]: 1}))
+        held.complete_units([("a", [text])], cursor={"c": text})
+        held.complete({"r": text})
+        jobs[name] = held.job_id
 
     again = backend.reopen(log)
-    row = again.row(job_id)
-    assert [row[name] for name in ("kind", "tenant", "queue", "owner", "gate", "worker")] == [text] * 6
-    assert set(again.store.unit_states(job_id)) == {text}
-    assert [found["id"] for found in again.store.find_jobs(tenant=text, queue=text, kind=text)] == [job_id]
+
+    for name, text in STRANGE.items():
+        job = again.job(jobs[name])
+        assert (job.args["text"], job.cursor, job.result) == (text, {"c": text}, {"r": text}), name
+
+
+NAMES = ["🙂", "%s", "a'b\"c\\d", "é", "e\u0301", "\U0010ffff", "x" * 200, "ä" * 200]
+
+
+def test_any_printable_name_can_be_used(backend: Backend, log: JobLog) -> None:
+    jobs = {}
+    for name in NAMES:
+        fields = dict.fromkeys(("kind", "tenant", "queue", "owner", "gate", "exclusive_key"), name)
+        jobs[name] = submit(log, name, tags=(name,), **fields)
+        log.store.set_gate(name, 3, 0)
+        [held] = claim(log, name, queues=[name], kinds=[name], presence=name)
+        held.complete_units([(name, 1)])
+
+    again = backend.reopen(log)
+
+    for name, job_id in jobs.items():
+        row = again.row(job_id)
+        assert [row[column] for column in ("kind", "tenant", "queue", "owner", "gate", "worker")] == [name] * 6
+        assert set(again.store.unit_states(job_id)) == {name}
+        assert [found["id"] for found in again.store.find_jobs(tenant=name, queue=name, kind=name)] == [job_id]
 
 
 def test_the_longest_names_of_the_widest_characters_fit(log: JobLog) -> None:
@@ -73,42 +79,28 @@ def test_the_longest_names_of_the_widest_characters_fit(log: JobLog) -> None:
     assert held.job_id == job_id
 
 
-@pytest.mark.parametrize("field", ["kind", "tenant", "queue", "key", "owner", "gate", "exclusive_key"])
 @pytest.mark.parametrize("bad", ["a\x00b", "a\nb", "\ud800", "x" * 201])
-def test_a_name_that_cannot_be_kept_is_refused(log: JobLog, field: str, bad: str) -> None:
-    with pytest.raises(InputError) as error:
-        log.submit(a_spec(**{field: bad}))
+def test_a_name_that_cannot_be_kept_is_refused(log: JobLog, bad: str) -> None:
+    for field in ("kind", "tenant", "queue", "key", "owner", "gate", "exclusive_key"):
+        with pytest.raises(InputError) as error:
+            log.submit(a_spec(**{field: bad}))
+        assert error.value.field == field
 
-    assert error.value.field == field
     assert log.store.head() == 0
 
 
-BAD = {
-    "surrogate": ("\ud83d", UnstorableError),
-    "NaN": (float("nan"), UnstorableError),
-    "infinity": (float("inf"), UnstorableError),
-    "2**63": (2**63, UnstorableError),
-    "2**70": (2**70, UnstorableError),
-    "bytes": (b"x", UnstorableError),
-    "tuple": ((1,), UnstorableError),
-    "key": ({1: 1}, UnstorableError),
-    "key with NUL": ({"a\x00": 1}, UnstorableError),
-    "object": (object(), UnstorableError),
-}
+BAD = ["\ud83d", float("nan"), float("inf"), 2**63, 2**70, b"x", (1,), {1: 1}, {"a\x00": 1}, object()]
 
 
-@pytest.mark.parametrize(("bad", "error"), BAD.values(), ids=BAD)
 @pytest.mark.parametrize("where", ["args", "evidence", "cursor", "result"])
-def test_a_payload_that_cannot_be_kept_is_refused_by_path(
-    log: JobLog, where: str, bad: Any, error: type[InputError]
-) -> None:
+def test_a_payload_that_cannot_be_kept_is_refused_by_path(log: JobLog, where: str) -> None:
     held = None if where == "args" else claimed(log)
     head = log.store.head()
 
-    with pytest.raises(error) as refusal:
-        _hand_in(log, held, where, {"rows": [0, {"bad": bad}]})
+    for bad in BAD:
+        with pytest.raises(UnstorableError, match=r"rows\[1\]\.bad"):
+            _hand_in(log, held, where, {"rows": [0, {"bad": bad}]})
 
-    assert "rows[1].bad" in refusal.value.field
     assert log.store.head() == head
     if held is not None:
         assert held.complete_units([("fine", 1)]) == head + 1
@@ -135,15 +127,14 @@ def test_tallies_that_cannot_be_kept_are_refused(log: JobLog, tallies: dict[str,
     assert log.store.head() == 2
 
 
-@pytest.mark.parametrize("number", [2**63 - 1, -(2**63), 2**53 + 1, 0.1, 1e308, -0.0, 5e-324])
-def test_numbers_come_back_exactly(backend: Backend, log: JobLog, number: float) -> None:
-    held = claimed(log, args=[number])
-    held.complete_units([("a", number)], cursor=number)
+def test_numbers_come_back_exactly(backend: Backend, log: JobLog) -> None:
+    numbers = [2**63 - 1, -(2**63), 2**53 + 1, 0.1, 1e308, -0.0, 5e-324]
+    held = claimed(log, args=numbers)
+    held.complete_units([("a", numbers)], cursor=numbers)
 
     job = backend.reopen(log).job(held.job_id)
 
-    assert repr(job.args) == repr([number])
-    assert repr(job.cursor) == repr(number)
+    assert repr(job.args) == repr(job.cursor) == repr(numbers)
 
 
 def test_the_largest_evidence_is_kept(backend: Backend, log: JobLog) -> None:
@@ -165,7 +156,7 @@ def test_what_is_over_its_limit_is_refused(log: JobLog, where: str, size: int) -
     held = None if where == "args" else claimed(log)
     head = log.store.head()
 
-    with pytest.raises(TooLargeError, match=where):
+    with pytest.raises(TooLargeError, match="checkpoint" if where == "cursor" else where):
         _hand_in(log, held, where, "é" * (size // 2) + "x")
 
     assert log.store.head() == head
@@ -188,24 +179,28 @@ FAILURES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("text", FAILURES.values(), ids=FAILURES)
 @pytest.mark.parametrize("how", ["fail", "park", "schedule_retry", "skip_unit"])
-def test_any_failure_text_can_be_stored(backend: Backend, log: JobLog, how: str, text: Any) -> None:
-    held = claimed(log)
-    if how == "fail":
-        held.fail(reason="bad", text=text)
-    elif how == "park":
-        held.park(reason="quota", text=text)
-    elif how == "schedule_retry":
-        held.schedule_retry("a", category="network", text=text)
-    else:
-        held.skip_unit("a", code="bad-row", text=text)
+def test_any_failure_text_can_be_stored(backend: Backend, log: JobLog, how: str) -> None:
+    jobs = {}
+    for name, text in FAILURES.items():
+        held = claimed(log, name, queue=name)
+        jobs[name] = held.job_id
+        if how == "fail":
+            held.fail(reason="bad", text=text)
+        elif how == "park":
+            held.park(reason="quota", text=text)
+        elif how == "schedule_retry":
+            held.schedule_retry("a", category="network", text=text)
+        else:
+            held.skip_unit("a", code="bad-row", text=text)
 
-    [kept] = backend.reopen(log).job(held.job_id).errors
+    again = backend.reopen(log)
 
-    assert len(kept["text"]) <= 6 * storable.TEXT_LIMIT
-    if type(text) is str and len(text) <= storable.TEXT_LIMIT:
-        assert storable.unescape(kept["text"]) == text
+    for name, text in FAILURES.items():
+        [kept] = again.job(jobs[name]).errors
+        assert len(kept["text"]) <= 6 * storable.TEXT_LIMIT, name
+        if type(text) is str and len(text) <= storable.TEXT_LIMIT:
+            assert storable.unescape(kept["text"]) == text, name
 
 
 def test_an_operators_text_can_always_be_stored(backend: Backend, log: JobLog) -> None:

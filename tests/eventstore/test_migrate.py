@@ -78,7 +78,7 @@ def _empty(url: str) -> None:
         return
     engine = sa.create_engine(url)
     with engine.begin() as connection:
-        connection.exec_driver_sql("DROP TABLE alembic_version")
+        connection.exec_driver_sql("DROP TABLE IF EXISTS alembic_version")
     engine.dispose()
 
 

@@ -73,7 +73,7 @@ def _kills_proof(report: Report, count: int) -> Report:
     fork_rig.run(report, kills=count, make=fork_rig.TornRig)
     found, report.violations = report.violations, []
     report.failed = 0
-    if any("S13" in line or "unit-results" in line for line in found):
+    if any(f": {table} at " in line for line in found for table in ("S13", "unit-results", "leases", "receipts")):
         report.fired["damage-found"] += 1
     else:
         report.fail("all kills", ["rows and events were committed apart, and it was not found: this rig finds nothing"])

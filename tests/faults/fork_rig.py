@@ -143,7 +143,7 @@ class ForkRig:
         script = Script(log, journal, random.Random(plan.seed), clock=self.clock, keys=plan.keys, expected=EXPECTED)
         script.may_move_time, script.alive = plan.alone, plan.alive
         script.run(plan.steps, must=plan.must)
-        if plan.close:
+        if plan.close or plan.must == "snapshot":  # which is written beside: closing waits for it
             log.close()
 
     def finish(self, run: str, found: Path) -> None:

@@ -367,7 +367,8 @@ class Oracle:
         self._check_snapshots(reader, touched, full=full)
         self._check_state(reader)
         if story is not None:
-            self._check_story(story, self._streams.keys() if full else touched, reader)
+            self._check_acknowledged(story, reader)
+            self._check_effects(story, self._streams.keys() if full else touched)
 
     # -- the log -------------------------------------------------------------------------------------------------
 
@@ -426,8 +427,8 @@ class Oracle:
         elif ACKED not in sending.answers and REFUSED in sending.answers:
             self._say("S2", where, f"a ghost: the append was refused ({sending.code})")
 
-    def _check_story(self, story: Story, touched: Collection[UUID], reader: Reader) -> None:
-        """S1 for what was acknowledged since the last check, S9 for the jobs that were touched."""
+    def _check_acknowledged(self, story: Story, reader: Reader) -> None:
+        """S1 for what was acknowledged since the last check."""
         for sending in story.acked[self._acked :]:
             for index, name in enumerate(sending.digests):
                 position = sending.position + index
@@ -446,6 +447,9 @@ class Oracle:
                         "S1", f"job {job_id}", "its submission was accepted, and it is neither in the log nor boxed"
                     )
             self._accepted = len(story.accepted)
+
+    def _check_effects(self, story: Story, touched: Collection[UUID]) -> None:
+        """S9 for the jobs that were touched, and S8 as callers were told."""
         for job in self.jobs():
             for unit in job.units if job.stream in touched else ():
                 if not story.effects[job.stream, unit]:
@@ -512,14 +516,6 @@ class Oracle:
                         self._say("leases", where, f"its {name} is {row[name]!r}, the job's is {job.row.get(name)!r}")
         for job_id in rows:
             self._say("leases", f"job {job_id}", "a lease without a job")
-        generation = reader.rows("SELECT generation FROM log_state WHERE id = 1")[0][0]
-        waiting = (
-            f"SELECT id, exclusive_key FROM jobs_{generation % 2} b WHERE blocked = 1 "
-            "AND NOT EXISTS (SELECT 1 FROM leases l WHERE l.exclusive_key = b.exclusive_key) AND NOT EXISTS "
-            f"(SELECT 1 FROM jobs_{generation % 2} r WHERE r.exclusive_key = b.exclusive_key AND r.ready = 1)"
-        )
-        for job_id, key in reader.rows(waiting):
-            self._say("hints", f"job {reader.from_id(job_id)}", f"it waits for {key!r}, which nobody holds")
 
     def _check_units(self, reader: Reader, touched: Collection[UUID], *, full: bool) -> None:
         if (count := reader.count(s.unit_results)) != self._units:

@@ -8,7 +8,6 @@ from typing import Final, Self
 
 ANSWER: Final = "answer"  #: the request reaches the server and is carried out; the client hears nothing of it
 REQUEST: Final = "request"  #: the server never hears of it
-_LINGER_OFF: Final = b"\x01\x00\x00\x00\x00\x00\x00\x00"  # close with a reset, as a broken network does
 
 
 class Proxy:
@@ -79,8 +78,7 @@ class Proxy:
     def _break(self, *sockets: socket.socket) -> None:
         for one in sockets:
             with contextlib.suppress(OSError):
-                one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_OFF)
-                one.shutdown(socket.SHUT_RDWR)
+                one.shutdown(socket.SHUT_RDWR)  # also wakes the other thread, which a close would not
         for one in sockets:
             one.close()
             with self._guard:

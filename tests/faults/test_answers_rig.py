@@ -16,7 +16,8 @@ def test_lost_answers_make_no_second_copy_on_sqlite() -> None:
     report = start_shard("sqlite-answers", seed=1, count=25)
 
     assert report.violations == []
-    assert report.fired["append.after_commit-raised"] and report.fired["append.before_commit-raised"]
+    assert report.fired["append.after_commit-raised"]
+    assert report.fired["append.before_commit-raised"]
     assert report.counts["retried"] > 5
 
 
@@ -26,7 +27,15 @@ def test_lost_answers_make_no_second_copy_on_postgresql() -> None:
     report = start_shard("postgres-answers", seed=1, count=25)
 
     assert report.violations == []
-    assert report.fired["answer-lost"] and report.fired["append.after_commit-raised"]
+    assert report.fired["answer-lost"]
+    assert report.fired["append.after_commit-raised"]
+
+
+def hears_nothing(client: socket.socket) -> bool:
+    try:
+        return client.recv(100) == b""
+    except ConnectionResetError:
+        return True
 
 
 def test_the_proxy_lets_the_request_through_whose_answer_it_loses() -> None:
@@ -48,13 +57,11 @@ def test_the_proxy_lets_the_request_through_whose_answer_it_loses() -> None:
                 assert client.recv(100) == b"answer"
                 between.lose(proxy.ANSWER)
                 client.sendall(b"second")
-                with pytest.raises(ConnectionResetError):
-                    client.recv(100)
+                assert hears_nothing(client)
             with socket.create_connection(("127.0.0.1", between.port), 5) as client:
                 between.lose(proxy.REQUEST)
                 client.sendall(b"third")
-                with pytest.raises(ConnectionResetError):
-                    client.recv(100)
+                assert hears_nothing(client)
 
     assert heard == [b"first", b"second"]
     assert between.fired == {"answer-lost": 1, "request-lost": 1}

@@ -372,11 +372,6 @@ def _ready_ended(hand: Hand) -> None:
     hand.sql("UPDATE jobs_0 SET ready = 1 WHERE status = 'completed'")
 
 
-def _stuck(hand: Hand) -> None:
-    """It waits for an exclusive key that nobody holds."""
-    hand.sql("UPDATE jobs_0 SET ready = 0, blocked = 1, exclusive_key = 'nobody' WHERE status IN ('queued', 'waiting')")
-
-
 def _lease_for_finished(hand: Hand) -> None:
     stream = hand.stream(hand.last("completed"))
     hand.sql("UPDATE leases SET job_id = ? WHERE job_id = (SELECT job_id FROM leases LIMIT 1)", stream)
@@ -521,7 +516,6 @@ DAMAGES: dict[str, tuple[str, Damage]] = {
     "an unknown event is folded": ("S18", _unknown_folded),
     "a parked job is claimed": ("S18", _after_unknown),
     "an ended job is ready": ("hints", _ready_ended),
-    "a job waits for a key that nobody holds": ("hints", _stuck),
     "a lease for a finished job": ("leases", _lease_for_finished),
     "a lease under another token": ("leases", _lease_token),
     "a lease is missing": ("leases", _lease_missing),
@@ -626,7 +620,7 @@ def test_one_healthy_worker_ends_every_job_and_leaves_a_good_log(copy: Good) -> 
 def test_a_job_that_nobody_can_end_is_reported(copy: Good) -> None:
     """L1: a row that hides its job from every claim."""
     with sqlite_hand(copy) as hand:
-        hand.sql("UPDATE jobs_0 SET ready = 0, blocked = 1 WHERE status IN ('queued', 'waiting')")
+        hand.sql("UPDATE jobs_0 SET queue = 'nowhere' WHERE status IN ('queued', 'waiting')")
 
     found = finish(copy.url, copy.journal, copy.open, clock=copy.clock, run="healer")
 

@@ -152,6 +152,16 @@ class WatchedStore:
         return position
 
     @contextmanager
+    def atomic(self) -> Iterator[Any]:
+        """What is appended in the transaction is answered when that has ended."""
+        sent: list[Append] = []
+        placed: list[tuple[Append, int]] = []
+        with self._answering(sent), self._store.atomic() as transaction:
+            yield WatchedTransaction(transaction, self._journal, sent, placed)
+        for append, first in placed:
+            self._journal.answered(append, Stored(first))
+
+    @contextmanager
     def _answering(self, sent: list[Append]) -> Iterator[None]:
         try:
             yield
@@ -159,6 +169,29 @@ class WatchedStore:
             for append in sent:
                 self._journal.answered(append, error)
             raise
+
+
+class WatchedTransaction:
+    """An open transaction of the store, with appends among other writes."""
+
+    def __init__(
+        self, transaction: Any, journal: Journal, sent: list[Append], placed: list[tuple[Append, int]]
+    ) -> None:
+        self._transaction, self._journal, self._sent, self._placed = transaction, journal, sent, placed
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transaction, name)
+
+    def append(self, append: Append, generation: int, seen: Seen) -> int:
+        self._journal.sent(append)
+        try:
+            first: int = self._transaction.append(append, generation, seen)
+        except Exception as error:
+            self._journal.answered(append, error)
+            raise
+        self._sent.append(append)
+        self._placed.append((append, first))
+        return first
 
 
 def watch(log: JobLog, journal: Journal) -> None:
@@ -290,7 +323,7 @@ class Script:
         self.held: dict[UUID, Held] = {}
         self.weights = {**WEIGHTS, **(weights or {})}
         self.done = self.refused = 0
-        self._requests = 0
+        self._requests = self._fresh = 0
         self.alive = frozenset({journal.run})
         self._commands: list[tuple[str, UUID, Actor, Any]] = []
 
@@ -325,7 +358,7 @@ class Script:
         if not self.held:
             self.do("claim")
         if not self.held:
-            self.do("submit")
+            self.do("fresh")
             self.do("claim")
         return self.held[self.rng.choice(sorted(self.held))] if self.held else None
 
@@ -341,6 +374,14 @@ class Script:
             if answer.job_id != spec.job_id:
                 raise AssertionError(f"submitting {spec.key} gave {answer}")
             self.journal.accepted(spec.job_id)
+
+    def do_fresh(self) -> None:
+        """A job that nothing keeps from being claimed."""
+        self._fresh += 1
+        spec = JobSpec("work", {"units": 2}, key=f"fresh-{self.journal.run}-{self._fresh}", priority=0)
+        self.journal.submit(spec.job_id)
+        self.log.submit(spec)
+        self.journal.accepted(spec.job_id)
 
     def do_resubmit(self) -> None:
         """The same key with other arguments: never another job, never the old one in silence."""

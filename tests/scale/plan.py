@@ -5,7 +5,7 @@ commit, and undoes it, so that the next one finds the same.
 """
 
 import json
-import time
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from joblog import JobLog, JobSpec
+from joblog import Actor, JobLog, JobSpec
+from joblog.domain import identity
 from joblog.eventstore import failpoint
 from joblog.eventstore.schema import JOB_COLUMNS
 
@@ -42,6 +43,7 @@ BACKLOGS: Final[dict[str, tuple[int, dict[str, str]]]] = {
     "many queued": (1_000_000, {}),
     "future, high priority": (1_000_000, _FUTURE),
     "behind a closed gate": (100_000, {"gate": "'shut'", "priority": "0"}),
+    "behind a held key": (100_000, {"exclusive_key": "'{held}'", "ready": "0", "blocked": "1", "priority": "0"}),
     "finished": (500_000, {"status": "'completed'", "ready": "0", "finished_at": "{now}"}),
 }
 
@@ -68,6 +70,7 @@ def fill(log: JobLog, rows: int, differs: dict[str, str]) -> None:
     sqlite = log.store.dialect == "sqlite"
     words = {
         "now": str(log.store.now()),
+        "held": identity.exclusive("default", "held"),
         "i": "n",
         "id": "randomblob(16)" if sqlite else "gen_random_uuid()",
         "text": f"(n % {TENANTS})" if sqlite else f"(n % {TENANTS})::text",
@@ -85,12 +88,21 @@ def fill(log: JobLog, rows: int, differs: dict[str, str]) -> None:
 
 
 def prepare(log: JobLog, rows: int, differs: dict[str, str]) -> None:
-    """The jobs that a claim shall take, a closed gate, and the backlog."""
+    """A held key, the jobs that a claim shall take (all kinds of them), a closed gate, and the backlog."""
+    log.submit(JobSpec("holder", {}, key="holder", exclusive_key="held"))
+    assert len(log.claim("holder")) == 1
     log.submit_many(
-        JobSpec("wanted", {}, key=f"wanted-{n}", tenant=f"tenant-{n % 3}", priority=0) for n in range(2 * LIMIT)
+        JobSpec("wanted", {}, key=f"wanted-{n}", tenant=f"tenant-{n % 3}", priority=0, **_special(n)) for n in range(2 * LIMIT)
     )
+    log.control_queue("default", "limit", Actor("probe"), slots=10 * LIMIT)
     log.store.set_gate("shut", None, log.store.now() + 24 * HOUR)
+    log.store.set_gate("open", LIMIT, 0)
     fill(log, rows, differs)
+
+
+def _special(n: int) -> dict[str, Any]:
+    """One in four has an exclusive key, one in four a gate."""
+    return {0: {"exclusive_key": f"key-{n}"}, 1: {"gate": "open"}}.get(n % 4, {})
 
 
 def add_due(log: JobLog, rows: int) -> None:
@@ -114,6 +126,11 @@ def claim(log: JobLog) -> Seen:
 def promote(log: JobLog, limit: int = 100) -> Seen:
     """A pass of the promoter that finds due jobs."""
     return _probe(log, "promote.before_commit", lambda: log.promote(limit))
+
+
+def suspects(log: JobLog) -> Seen:
+    """What a worker asks before it claims: does a job wait that must run alone?"""
+    return _probe(log, "", lambda: log.store.has_suspects(["default"], 2))
 
 
 def outlook(log: JobLog) -> Seen:
@@ -254,21 +271,68 @@ _SHAPE: Final = ("Node Type", "Relation Name", "Index Name", "Index Cond", "Filt
 def _shape(node: dict[str, Any]) -> str:
     """A plan without its estimates."""
     inner = ", ".join(_shape(child) for child in node.get("Plans", ()))
-    about = " ".join(str(node[name]) for name in _SHAPE if name in node)
+    about = re.sub(r"\d{10,}", "#", " ".join(str(node[name]) for name in _SHAPE if name in node))
     return f"{about} [{inner}]" if inner else about
 
 
-def scans(seen: Seen) -> list[str]:
-    """Plans that walk a table that grows."""
+# -- verdict -------------------------------------------------------------------------------------------------------------
+
+COMMANDS: Final = {"claim": claim, "outlook": outlook, "suspects": suspects, "promote": promote}
+STAGES: Final = ("without statistics", "with statistics")
+DUE: Final = 200  #: jobs that the promoter can move, 100 in a pass
+
+Found = dict[tuple[str, str, str], Seen]  #: by backlog, command and stage
+
+
+def examine(url: str, backlog: str, rows: int) -> Found:
+    """Fill a new database, then look at every command before and after ANALYZE."""
+    found: Found = {}
+    with JobLog.open(url) as log:
+        prepare(log, rows, BACKLOGS[backlog][1])
+        add_due(log, DUE)
+        for stage in STAGES:
+            if stage == STAGES[1]:
+                analyze(log)
+            for name, command in COMMANDS.items():
+                found[backlog, name, stage] = command(log)
+    return found
+
+
+def faults(found: Found) -> list[str]:
+    """Statements with more than one plan, growing tables that are walked, and work that grows with the backlog."""
+    wrong: list[str] = []
+    for name in COMMANDS:
+        plans: dict[str, set[str]] = {}
+        for (_, command, _), seen in found.items():
+            if command == name:
+                for statement, some in seen.plans.items():
+                    plans.setdefault(statement, set()).update(some)
+        wrong += [f"{name}: {len(some)} plans of {text}: {sorted(some)}" for text, some in plans.items() if len(some) > 1]
+    for (backlog, name, stage), seen in found.items():
+        wrong += [f"{name}, {backlog}, {stage}: {fault}" for fault in _scans(seen)]
+        same = found["few queued" if backlog == "many queued" else "none", name, stage]
+        if backlog not in ("none", "few queued"):
+            wrong += [f"{name}, {backlog}, {stage}: {fault}" for fault in _grown(seen, same)]
+    return wrong
+
+
+def _scans(seen: Seen) -> list[str]:
     bad: list[str] = []
     for statement, plans in seen.plans.items():
         for plan in plans:
-            whole = [table for table in _STRICT_TABLES if f"SCAN {table}" in plan or f"Seq Scan {table}" in plan]
+            whole = [table for table in _STRICT_TABLES if re.search(rf"SCAN {table}(?! USING)|Seq Scan {table}", plan)]
             bad += [f"{table} is scanned by {statement}: {plan}" for table in whole]
+    bad += [f"{what}: {count}" for what, count in seen.work.items() if count and what in _NEVER]
     return bad
 
 
-def timed(command: Callable[[JobLog], Seen], log: JobLog) -> tuple[Seen, float]:
-    """A probe, and how many milliseconds it took."""
-    start = time.monotonic()
-    return command(log), (time.monotonic() - start) * 1000
+_NEVER: Final = tuple(f"{table} seq scans" for table in _STRICT_TABLES)
+
+
+def _grown(seen: Seen, small: Seen) -> list[str]:
+    """Work beyond that with a small backlog; a tree that is one level higher, or a dead entry, is no matter."""
+    return [
+        f"{what}: {count}, not {small.work.get(what, 0)}"
+        for what, count in seen.work.items()
+        if count > 1.2 * small.work.get(what, 0) + 100
+    ]

@@ -300,10 +300,10 @@ def _checked_keys(units: Sequence[Unit]) -> list[str]:
 
 def _check_tallies(tallies: Any) -> None:
     storable.payload(tallies, "tallies")
-    for what, count in (tallies or {}).items():
+    for what, number in (tallies or {}).items():
         storable.name(what, "tally")
-        if type(count) is not int:
-            raise InvalidFieldError(f"tallies.{what}", f"{count!r} is no whole number", "count in whole numbers")
+        if type(number) is not int:
+            raise InvalidFieldError(f"tallies.{what}", f"{number!r} is no whole number", "count in whole numbers")
 
 
 def _bound_checkpoint(events: Sequence[EventRow]) -> None:

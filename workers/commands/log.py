@@ -87,7 +87,13 @@ class JobLog:
 
     @classmethod
     def open(
-        cls, url: str, *, leases: LeasePolicy | None = None, pooler_safe: bool = False, read_only: bool = False, **ports: Any
+        cls,
+        url: str,
+        *,
+        leases: LeasePolicy | None = None,
+        pooler_safe: bool = False,
+        read_only: bool = False,
+        **ports: Any,
     ) -> Self:
         """Open the log at *url* (``sqlite:///path``, ``postgresql://…``), creating the schema in an empty database.
 

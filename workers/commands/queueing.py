@@ -119,7 +119,9 @@ def bulk(log: JobLog, name: str, action: str, actor: Actor, *, may: Callable[[],
     finished = Actor(actor.name, f"{actor.request_id}:end", actor.address)
     if (answer := repeated(log, recorded, name, finished)) is not None:
         return BulkAnswer(**answer)
-    answer, position = _append(log, name, recorded, actor, lambda queue, now: queue.command(action, actor, now=now), may)
+    answer, position = _append(
+        log, name, recorded, actor, lambda queue, now: queue.command(action, actor, now=now), may
+    )
     run = _Bulk(log, name, action, actor, answer["generation"], position, may)
     if not position:
         run.go_on_after_a_crash()

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 def writing(log: JobLog, job_id: UUID, *, alone: bool) -> Iterator[Write]:
     """Give what writes an append, or raises why not; *alone* keeps everybody else from the job for the block."""
     if not alone or log.store.dialect == "memory":
-        yield lambda whole: _raised(whole.write(log.writer) if isinstance(whole, Together) else log.writer.append(whole))
+        yield lambda whole: _raised(
+            whole.write(log.writer) if isinstance(whole, Together) else log.writer.append(whole)
+        )
         return
     ends: list[int] = []
     with log.store.atomic() as transaction:

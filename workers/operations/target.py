@@ -7,7 +7,6 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from ...domain import storable
 from .conversion import Conversion
@@ -117,7 +116,10 @@ class Target:
         unique = self._spec.unique
         if not unique:
             return sa.insert(self._table)
-        insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+        if connection.dialect.name == "postgresql":  # a dialect is loaded where it is spoken
+            from sqlalchemy.dialects.postgresql import insert
+        else:
+            from sqlalchemy.dialects.sqlite import insert  # type: ignore[assignment]
         statement = insert(self._table)
         updated = {name: statement.excluded[name] for name in names if self._spec.key and name not in unique}
         if not updated:

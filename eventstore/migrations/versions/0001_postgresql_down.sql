@@ -30,9 +30,25 @@ DROP FUNCTION joblog_append_0
 --;
 DROP FUNCTION joblog_claim_0
 --;
+DROP FUNCTION joblog_free_keys_0
+--;
+DROP FUNCTION joblog_outlook_0
+--;
+DROP FUNCTION joblog_suspects_0
+--;
+DROP FUNCTION joblog_due_0
+--;
 DROP FUNCTION joblog_append_1
 --;
 DROP FUNCTION joblog_claim_1
+--;
+DROP FUNCTION joblog_free_keys_1
+--;
+DROP FUNCTION joblog_outlook_1
+--;
+DROP FUNCTION joblog_suspects_1
+--;
+DROP FUNCTION joblog_due_1
 --;
 DROP FUNCTION joblog_refuse
 --;

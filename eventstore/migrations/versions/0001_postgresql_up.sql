@@ -77,6 +77,8 @@ CREATE INDEX jobs_0_parent ON jobs_0 (parent_id) WHERE parent_id != ''
 --;
 CREATE INDEX jobs_0_status ON jobs_0 (status, created_at, id)
 --;
+CREATE INDEX jobs_0_suspects ON jobs_0 (queue, crashes) WHERE ready = 1 AND crashes > 0
+--;
 CREATE TABLE jobs_1 (
 	id UUID NOT NULL, 
 	version BIGINT NOT NULL, 
@@ -130,6 +132,8 @@ CREATE INDEX jobs_1_due ON jobs_1 (due_at, id) WHERE ready = 0 AND blocked = 0 A
 CREATE INDEX jobs_1_parent ON jobs_1 (parent_id) WHERE parent_id != ''
 --;
 CREATE INDEX jobs_1_status ON jobs_1 (status, created_at, id)
+--;
+CREATE INDEX jobs_1_suspects ON jobs_1 (queue, crashes) WHERE ready = 1 AND crashes > 0
 --;
 CREATE TABLE leases (
 	job_id UUID NOT NULL, 
@@ -443,6 +447,68 @@ BEGIN
   END LOOP;
 END $$;
 --;
+CREATE OR REPLACE FUNCTION joblog_free_keys_0() RETURNS SETOF text LANGUAGE plpgsql 
+  SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET enable_bitmapscan = off
+  SET plan_cache_mode = force_generic_plan AS $$
+BEGIN
+  RETURN QUERY 
+    WITH RECURSIVE waiting(key) AS (
+      SELECT min(j.exclusive_key) FROM jobs_0 j WHERE j.blocked = 1
+      UNION ALL
+      SELECT (SELECT min(j.exclusive_key) FROM jobs_0 j WHERE j.blocked = 1 AND j.exclusive_key > w.key)
+      FROM waiting w WHERE w.key IS NOT NULL)
+    SELECT w.key FROM waiting w WHERE w.key IS NOT NULL AND NOT EXISTS (
+      SELECT 1 FROM leases l WHERE l.exclusive_key = w.key AND l.exclusive_key <> '' OFFSET 0);
+END $$;
+--;
+CREATE OR REPLACE FUNCTION joblog_outlook_0(p_queues text[], p_worker text) RETURNS TABLE (
+  found boolean, due bigint, lease_end bigint, others bigint, live bigint, clock bigint, box boolean, wakes boolean,
+  rebooted boolean
+) LANGUAGE plpgsql 
+  SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET enable_bitmapscan = off
+  SET plan_cache_mode = force_generic_plan AS $$
+BEGIN
+  RETURN QUERY SELECT
+    EXISTS (SELECT 1 FROM unnest(p_queues) q(name) CROSS JOIN LATERAL (
+      SELECT 1 FROM jobs_0 j WHERE j.ready = 1 AND j.queue = q.name LIMIT 1) x),
+    (SELECT j.due_at FROM jobs_0 j WHERE j.ready = 0 AND j.blocked = 0 AND j.status IN ('queued', 'waiting')
+     ORDER BY j.due_at LIMIT 1),
+    (SELECT min(l.lease_until) FROM leases l),
+    (SELECT count(*) FROM leases l WHERE l.presence <> '' AND l.worker <> p_worker),
+    (SELECT s.generation FROM log_state s WHERE s.id = 1),
+    joblog_now(),
+    EXISTS (SELECT 1 FROM outbox),
+    EXISTS (
+    WITH RECURSIVE waiting(key) AS (
+      SELECT min(j.exclusive_key) FROM jobs_0 j WHERE j.blocked = 1
+      UNION ALL
+      SELECT (SELECT min(j.exclusive_key) FROM jobs_0 j WHERE j.blocked = 1 AND j.exclusive_key > w.key)
+      FROM waiting w WHERE w.key IS NOT NULL)
+    SELECT w.key FROM waiting w WHERE w.key IS NOT NULL AND NOT EXISTS (
+      SELECT 1 FROM leases l WHERE l.exclusive_key = w.key AND l.exclusive_key <> '' OFFSET 0)),
+    false;  -- the clock outlives boots
+END $$;
+--;
+CREATE OR REPLACE FUNCTION joblog_suspects_0(p_queues text[], p_crashes bigint) RETURNS boolean
+LANGUAGE plpgsql 
+  SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET enable_bitmapscan = off
+  SET plan_cache_mode = force_generic_plan AS $$
+BEGIN
+  RETURN EXISTS (SELECT 1 FROM unnest(p_queues) q(name) CROSS JOIN LATERAL (
+    SELECT 1 FROM jobs_0 j
+    WHERE j.ready = 1 AND j.crashes > 0 AND j.queue = q.name AND j.crashes >= p_crashes LIMIT 1) x);
+END $$;
+--;
+CREATE OR REPLACE FUNCTION joblog_due_0() RETURNS TABLE (due bigint, clock bigint) LANGUAGE plpgsql 
+  SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET enable_bitmapscan = off
+  SET plan_cache_mode = force_generic_plan AS $$
+BEGIN
+  RETURN QUERY SELECT
+    (SELECT j.due_at FROM jobs_0 j WHERE j.ready = 0 AND j.blocked = 0 AND j.status IN ('queued', 'waiting')
+     ORDER BY j.due_at LIMIT 1),
+    joblog_now();
+END $$;
+--;
 CREATE OR REPLACE FUNCTION joblog_append_1(
   p_epoch bigint, p_seen bigint, p_generation bigint, p_wait boolean,
   e_stream uuid[], e_version bigint[], e_topic text[], e_state bytea[],
@@ -641,4 +707,66 @@ BEGIN
       END LOOP;
     END LOOP;
   END LOOP;
+END $$;
+--;
+CREATE OR REPLACE FUNCTION joblog_free_keys_1() RETURNS SETOF text LANGUAGE plpgsql 
+  SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET enable_bitmapscan = off
+  SET plan_cache_mode = force_generic_plan AS $$
+BEGIN
+  RETURN QUERY 
+    WITH RECURSIVE waiting(key) AS (
+      SELECT min(j.exclusive_key) FROM jobs_1 j WHERE j.blocked = 1
+      UNION ALL
+      SELECT (SELECT min(j.exclusive_key) FROM jobs_1 j WHERE j.blocked = 1 AND j.exclusive_key > w.key)
+      FROM waiting w WHERE w.key IS NOT NULL)
+    SELECT w.key FROM waiting w WHERE w.key IS NOT NULL AND NOT EXISTS (
+      SELECT 1 FROM leases l WHERE l.exclusive_key = w.key AND l.exclusive_key <> '' OFFSET 0);
+END $$;
+--;
+CREATE OR REPLACE FUNCTION joblog_outlook_1(p_queues text[], p_worker text) RETURNS TABLE (
+  found boolean, due bigint, lease_end bigint, others bigint, live bigint, clock bigint, box boolean, wakes boolean,
+  rebooted boolean
+) LANGUAGE plpgsql 
+  SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET enable_bitmapscan = off
+  SET plan_cache_mode = force_generic_plan AS $$
+BEGIN
+  RETURN QUERY SELECT
+    EXISTS (SELECT 1 FROM unnest(p_queues) q(name) CROSS JOIN LATERAL (
+      SELECT 1 FROM jobs_1 j WHERE j.ready = 1 AND j.queue = q.name LIMIT 1) x),
+    (SELECT j.due_at FROM jobs_1 j WHERE j.ready = 0 AND j.blocked = 0 AND j.status IN ('queued', 'waiting')
+     ORDER BY j.due_at LIMIT 1),
+    (SELECT min(l.lease_until) FROM leases l),
+    (SELECT count(*) FROM leases l WHERE l.presence <> '' AND l.worker <> p_worker),
+    (SELECT s.generation FROM log_state s WHERE s.id = 1),
+    joblog_now(),
+    EXISTS (SELECT 1 FROM outbox),
+    EXISTS (
+    WITH RECURSIVE waiting(key) AS (
+      SELECT min(j.exclusive_key) FROM jobs_1 j WHERE j.blocked = 1
+      UNION ALL
+      SELECT (SELECT min(j.exclusive_key) FROM jobs_1 j WHERE j.blocked = 1 AND j.exclusive_key > w.key)
+      FROM waiting w WHERE w.key IS NOT NULL)
+    SELECT w.key FROM waiting w WHERE w.key IS NOT NULL AND NOT EXISTS (
+      SELECT 1 FROM leases l WHERE l.exclusive_key = w.key AND l.exclusive_key <> '' OFFSET 0)),
+    false;  -- the clock outlives boots
+END $$;
+--;
+CREATE OR REPLACE FUNCTION joblog_suspects_1(p_queues text[], p_crashes bigint) RETURNS boolean
+LANGUAGE plpgsql 
+  SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET enable_bitmapscan = off
+  SET plan_cache_mode = force_generic_plan AS $$
+BEGIN
+  RETURN EXISTS (SELECT 1 FROM unnest(p_queues) q(name) CROSS JOIN LATERAL (
+    SELECT 1 FROM jobs_1 j
+    WHERE j.ready = 1 AND j.crashes > 0 AND j.queue = q.name AND j.crashes >= p_crashes LIMIT 1) x);
+END $$;
+--;
+CREATE OR REPLACE FUNCTION joblog_due_1() RETURNS TABLE (due bigint, clock bigint) LANGUAGE plpgsql 
+  SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET enable_bitmapscan = off
+  SET plan_cache_mode = force_generic_plan AS $$
+BEGIN
+  RETURN QUERY SELECT
+    (SELECT j.due_at FROM jobs_1 j WHERE j.ready = 0 AND j.blocked = 0 AND j.status IN ('queued', 'waiting')
+     ORDER BY j.due_at LIMIT 1),
+    joblog_now();
 END $$;

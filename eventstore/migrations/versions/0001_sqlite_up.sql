@@ -79,6 +79,8 @@ CREATE INDEX jobs_0_parent ON jobs_0 (parent_id) WHERE parent_id != ''
 --;
 CREATE INDEX jobs_0_status ON jobs_0 (status, created_at, id)
 --;
+CREATE INDEX jobs_0_suspects ON jobs_0 (queue, crashes) WHERE ready = 1 AND crashes > 0
+--;
 CREATE TABLE jobs_1 (
 	id BLOB NOT NULL, 
 	version INTEGER NOT NULL, 
@@ -132,6 +134,8 @@ CREATE INDEX jobs_1_due ON jobs_1 (due_at, id) WHERE ready = 0 AND blocked = 0 A
 CREATE INDEX jobs_1_parent ON jobs_1 (parent_id) WHERE parent_id != ''
 --;
 CREATE INDEX jobs_1_status ON jobs_1 (status, created_at, id)
+--;
+CREATE INDEX jobs_1_suspects ON jobs_1 (queue, crashes) WHERE ready = 1 AND crashes > 0
 --;
 CREATE TABLE leases (
 	job_id BLOB NOT NULL, 

@@ -46,14 +46,15 @@ def events(log: JobLog, job_id: UUID) -> list[Any]:
 
 def last(log: JobLog, job_id: UUID) -> dict[str, Any]:
     """What the newest event of the job says."""
-    return vars(events(log, job_id)[-1])
+    said: dict[str, Any] = vars(events(log, job_id)[-1])
+    return said
 
 
 def status(log: JobLog, job_id: UUID) -> tuple[str, str]:
     """Status and reason, which row and replay must agree on."""
     row, job = log.row(job_id), log.job(job_id)
     assert (row["status"], row["reason"]) == (job.status, job.reason)
-    return row["status"], row["reason"]
+    return str(row["status"]), str(row["reason"])
 
 
 def claim_again(log: JobLog, job_id: UUID, worker: str = "w") -> Held:

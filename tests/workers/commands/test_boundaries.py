@@ -100,7 +100,9 @@ def test_a_finished_job_is_completed_although_a_pause_was_asked_for(log: JobLog)
     assert log.job(held.job_id).wish is Wish.NONE
 
 
-@pytest.mark.parametrize("end", [Held.complete, lambda held: held.fail(reason="bad", text=""), lambda held: held.park(reason="q", text="")])
+@pytest.mark.parametrize(
+    "end", [Held.complete, lambda held: held.fail(reason="bad", text=""), lambda held: held.park(reason="q", text="")]
+)
 def test_a_cancel_outranks_every_other_end(log: JobLog, end: Callable[[Held], object]) -> None:
     held = claimed(log)
     log.command("cancel", held.job_id, an_actor())

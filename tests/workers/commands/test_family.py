@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from joblog.domain.errors import JobNotFoundError
 from joblog.domain.job import CRASH_LIMIT
+from joblog.eventstore.append import Append
 from joblog.workers.commands import family
 from joblog.workers.commands.held import Held
 from joblog.workers.commands.log import JobLog
@@ -94,9 +96,10 @@ def test_a_parent_that_moves_meanwhile_does_not_stop_its_child(log: JobLog, back
     parent, [child] = a_family(log)
     wait(log, parent)
     other = backend.open()
-    write, sent = log.writer.append_atomic, []
+    write = log.writer.append_atomic
+    sent: list[str] = []
 
-    def late(appends):  # type: ignore[no-untyped-def]
+    def late(appends: list[Append]) -> Any:
         if not sent:
             other.command("pause", parent.job_id, an_actor())
         sent.append(appends[0].event_id)
@@ -180,9 +183,10 @@ def test_a_cancel_that_died_before_the_children_goes_on_when_it_is_sent_again(
     def die_here(*_: object) -> int:
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patched:
         patched.setattr(family, "cancel_children", die_here)
-        log.command("cancel", parent.job_id, an_actor(request=REQUEST))
+        with pytest.raises(KeyboardInterrupt):
+            log.command("cancel", parent.job_id, an_actor(request=REQUEST))
     assert {status(log, child.job_id)[0] for child in children} == {"queued"}
 
     assert log.command("cancel", parent.job_id, an_actor(request=REQUEST)).repeated

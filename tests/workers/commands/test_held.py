@@ -11,13 +11,16 @@ from joblog.workers.commands.held import Held
 from joblog.workers.commands.log import JobLog
 from tests.clocks import START
 from tests.conformance.backends import Backend
-from tests.conformance.builders import armed, claim, claimed, once
-from tests.workers.commands.builders import HOUR, claim_again, fail_unit, last, status, topics, units
+from tests.conformance.builders import ADA, armed, claim, claimed, once
+from tests.workers.commands.builders import HOUR, claim_again, fail_unit, status, topics, units
 
 #: command -> (how to give it, what it writes)
 COMMANDS: dict[str, tuple[Callable[[Held], int], list[str]]] = {
     "attempt_unit": (lambda held: held.attempt_unit("a"), ["unit-attempted"]),
-    "complete_units": (lambda held: held.complete_units(units("a", "b")), ["unit-completed"] * 2 + ["checkpoint-advanced"]),
+    "complete_units": (
+        lambda held: held.complete_units(units("a", "b")),
+        ["unit-completed"] * 2 + ["checkpoint-advanced"],
+    ),
     "complete_units (late)": (lambda held: held.complete_units(units("b"), advance=0), ["unit-completed"]),
     "skip_unit": (lambda held: held.skip_unit("a", code="bad-row", text="no"), ["unit-skipped", "checkpoint-advanced"]),
     "freeze_list": (lambda held: held.freeze_list("rows", count=2, digest="d"), ["list-frozen"]),
@@ -46,13 +49,7 @@ def taken_over(log: JobLog, backend: Backend, held: Held) -> None:
 
 def cancelled(log: JobLog, backend: Backend, held: Held) -> None:
     reclaimed(log, backend, held)
-    log.command("cancel", held.job_id, _ada())
-
-
-def _ada() -> Any:
-    from tests.conformance.builders import ADA
-
-    return ADA
+    log.command("cancel", held.job_id, ADA)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -204,7 +201,7 @@ def test_texts_of_failures_are_always_storable(log: JobLog) -> None:
     """REC-09: bounded, escaped, never refused."""
     text = "a\0b\ud800" + "x" * 1000
     for command in (
-        lambda held: fail_unit(held),
+        fail_unit,
         lambda held: held.schedule_retry("a", category="network", text=text),
         lambda held: held.park(reason="quota", text=text),
         lambda held: held.fail(reason="invalid-input", text=text),
@@ -247,7 +244,7 @@ def test_a_wait_is_not_claimed_before_its_instant(log: JobLog, backend: Backend)
 def test_a_park_may_name_the_instant_before_which_a_resume_does_not_run_it(log: JobLog, backend: Backend) -> None:
     held = claimed(log)
     held.park(reason="quota", text="asked for 2 days", not_before=START + 48 * HOUR, unit="a")
-    log.command("resume", held.job_id, _ada())
+    log.command("resume", held.job_id, ADA)
 
     assert (log.job(held.job_id).due_at, log.job(held.job_id).errors[-1]["unit"]) == (START + 48 * HOUR, "a")
     assert claim(log) == []

@@ -6,12 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Event, current_thread
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from joblog.domain.errors import (
     IncompleteError,
-    JobLogError,
     LeaseLostError,
     StoreClosedError,
     UnitConflictError,
@@ -163,9 +163,9 @@ def test_the_loop_goes_on_while_a_job_is_read_again(log: JobLog) -> None:
     gate = Gate()
     read = log.job
 
-    def slow(*args: Any) -> Any:
+    def slow(job_id: UUID, **more: Any) -> Any:
         gate.stop()
-        return read(*args)
+        return read(job_id, **more)
 
     log.job = slow  # type: ignore[method-assign]
 
@@ -232,7 +232,7 @@ def test_a_loop_that_has_ended_does_not_stop_the_writer(log: JobLog) -> None:
     gate = Gate()
 
     async def leave() -> None:
-        asyncio.get_running_loop().create_task(held.complete_units_soon([("a", 1)]))  # noqa: RUF006 - left behind
+        asyncio.get_running_loop().create_task(held.complete_units_soon([("a", 1)]))
         await gate.reached()
 
     with armed("append.begin", gate.stop):
@@ -284,7 +284,7 @@ def test_a_job_that_can_not_be_read_does_not_take_the_others_with_it(log: JobLog
     held = [claimed(log) for _ in range(3)]
     read = log.job
 
-    def unreadable(job_id: Any, **more: Any) -> Any:
+    def unreadable(job_id: UUID, **more: Any) -> Any:
         if job_id == held[1].job_id:
             raise StoreClosedError("it is gone")
         return read(job_id, **more)

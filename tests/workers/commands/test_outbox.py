@@ -55,7 +55,7 @@ def an_engine(url: str) -> Iterator[sa.Engine]:
 @pytest.fixture
 def app(log: JobLog, database: Backend) -> Iterator[sa.Engine]:
     """The application's engine for the database that the log is in, with a table of its own."""
-    assert log
+    assert log.store.head() == 0
     with an_engine(database.url) as engine:
         ORDERS.create(engine)
         yield engine
@@ -159,9 +159,9 @@ def test_a_session_of_the_orm_will_do(log: JobLog, app: sa.Engine) -> None:
 
 @pytest.mark.parametrize("what", [None, "engine", object()])
 def test_anything_else_is_refused(log: JobLog, app: sa.Engine, what: Any) -> None:
-    given = app if what == "engine" else what
+    given: Any = app if what == "engine" else what
 
-    with pytest.raises(InvalidFieldError, match="is no SQLAlchemy connection; pass engine.begin"):
+    with pytest.raises(InvalidFieldError, match=r"is no SQLAlchemy connection; pass engine\.begin"):
         log.submit_in(given, JobSpec("import"))
 
 
@@ -348,7 +348,11 @@ def test_a_store_in_memory_has_no_outbox() -> None:
 INSTANTS = st.datetimes(datetime(1970, 1, 2), datetime(2200, 1, 1), timezones=st.sampled_from([UTC, timezone(HOUR)]))  # noqa: DTZ001
 NAMES = st.text(st.characters(categories=("L", "N", "P")), min_size=1, max_size=20)
 PAYLOADS = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=8,
 )
@@ -364,7 +368,13 @@ PAYLOADS = st.recursive(
     parent_id=st.none() | st.uuids(),
 )
 def test_a_spec_comes_back_from_its_row(
-    name: str, args: Any, due_at: datetime | None, tags: tuple[str, ...], retries: int, total: int | None, parent_id: UUID
+    name: str,
+    args: Any,
+    due_at: datetime | None,
+    tags: tuple[str, ...],
+    retries: int,
+    total: int | None,
+    parent_id: UUID,
 ) -> None:
     try:
         spec = JobSpec(

@@ -108,7 +108,12 @@ def test_the_history_of_a_queue_shows_who_did_what(log: JobLog) -> None:
 
     stream = queue_stream("default")
     said = vars(log.mapper.decode_all(stream, log.store.read(stream))[-1])
-    assert (said["actor"], said["request_id"], said["queue"], said["timestamp"]) == ("bob", REQUEST, "default", log.now())
+    assert (said["actor"], said["request_id"], said["queue"], said["timestamp"]) == (
+        "bob",
+        REQUEST,
+        "default",
+        log.now(),
+    )
 
 
 def test_the_same_request_again_gives_the_first_answer(log: JobLog) -> None:

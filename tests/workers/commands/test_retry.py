@@ -1,5 +1,6 @@
 """When a failed unit is due again is stored once, before anyone waits; exhausted work is kept."""
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -199,7 +200,9 @@ def test_a_failure_of_the_attempt_that_was_announced_is_counted_once(log: JobLog
         (lambda held: held.fail(reason="attempts-exhausted", text="503 five times", unit="a"), "failed"),
     ],
 )
-def test_exhausted_work_is_kept_and_does_not_run_by_itself(log: JobLog, backend: Backend, end, expected: str) -> None:  # type: ignore[no-untyped-def]
+def test_exhausted_work_is_kept_and_does_not_run_by_itself(
+    log: JobLog, backend: Backend, end: Callable[[Held], object], expected: str
+) -> None:
     """STA-02, EXH, REC-15: for a year."""
     held = claimed(log, retry=RetryPolicy(retries=0))
     held.complete_units(units("z"), cursor="z")
