@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from eventsourcing.application import Application
+from eventsourcing.domain import BaseAggregate
 from eventsourcing.persistence import Mapper, Recording, Transcoder
 from eventsourcing.utils import Environment
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from eventsourcing.persistence import ApplicationRecorder, InfrastructureFactory
 
     from ..domain.ports import Ids
+
+
+_LOST: Final = 2**62  #: a version that no stream is at
 
 
 class LogApplication(Application[UUID]):
@@ -50,9 +54,15 @@ class LogApplication(Application[UUID]):
         return self._store_recorder
 
     def save(self, *objs: Any, **kwargs: Any) -> list[Recording[UUID]]:
-        """Append the pending events of *objs*; after an error drop them, they are ahead of their streams."""
+        """Append the pending events of *objs*; after an error they are ahead of their streams, and never saved again."""
         events = [event for obj in objs if obj is not None for event in obj.collect_events()]
-        return self.events.put(events, **kwargs)
+        try:
+            return self.events.put(events, **kwargs)
+        except BaseException:
+            for obj in objs:
+                if isinstance(obj, BaseAggregate):
+                    obj._version = _LOST
+            raise
 
     def job(self, job_id: UUID, *, version: int | None = None) -> Job:
         """The job as its events tell it, now or at *version*."""

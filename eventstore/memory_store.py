@@ -60,6 +60,21 @@ if TYPE_CHECKING:
 FAULTS: Final = ("refuse", "lose-request", "lose-answer")
 
 
+class _Serving:
+    """The store's lock, to be had while the store is open."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        self._store.check_usable()
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
 class MemoryStore:
     """See ``Store``."""
 
@@ -70,7 +85,7 @@ class MemoryStore:
         self.waker = Waker()
         self.faults: deque[str] = deque()
         self.fired: dict[str, int] = {}
-        self._lock = threading.RLock()
+        self._lock = _Serving(self)
         self._store_id = new_uuid()
         self._epoch, self._generation = 1, 0
         self._log: list[LoggedEvent] = []
@@ -121,7 +136,6 @@ class MemoryStore:
     def state(self) -> LogState:
         """Epoch, generation and head."""
         with self._lock:
-            self.check_usable()
             return LogState(self._store_id, self._epoch, self._generation, len(self._log))
 
     # -- append ------------------------------------------------------------------------------------------------------
@@ -320,7 +334,6 @@ class MemoryStore:
     ) -> list[EventRow]:
         """The events of one stream."""
         with self._lock:
-            self.check_usable()
             positions = self._streams.get(stream_id, [])[after:upto]
             if newest_first:
                 positions = positions[::-1]
@@ -340,30 +353,29 @@ class MemoryStore:
     def log(self, after: int, limit: int, *, upto: int | None = None, topics: Sequence[str] = ()) -> list[LoggedEvent]:
         """The log behind *after*."""
         with self._lock:
-            self.check_usable()
             found = (e for e in self._log[after:upto] if not topics or e.topic in topics)
             return [event for _, event in zip(range(limit), found, strict=False)]
 
     def head(self) -> int:
         """The last position."""
         with self._lock:
-            self.check_usable()
             return len(self._log)
 
     def position_of(self, stream_id: UUID, version: int) -> int | None:
         """The position of one event."""
-        positions = self._streams.get(stream_id, [])
-        return positions[version - 1] if 0 < version <= len(positions) else None
+        with self._lock:
+            positions = self._streams.get(stream_id, [])
+            return positions[version - 1] if 0 < version <= len(positions) else None
 
     def snapshot(self, stream_id: UUID) -> SnapshotRow | None:
         """The last snapshot."""
-        return self._snapshots.get(stream_id)
+        with self._lock:
+            return self._snapshots.get(stream_id)
 
     def put_snapshots(self, rows: Sequence[tuple[UUID, SnapshotRow, int]]) -> None:
         """See ``Store``."""
         failpoint("snapshot.before")
         with self._lock:
-            self.check_usable()
             failpoint("snapshot.before_commit")
             for stream_id, row, _ in rows:
                 kept = self._snapshots.get(stream_id)
@@ -381,7 +393,6 @@ class MemoryStore:
     def jobs(self, job_ids: Sequence[UUID]) -> dict[UUID, JobRow]:
         """The rows of many jobs."""
         with self._lock:
-            self.check_usable()
             table = self._jobs[self._generation % 2]
             return {job: dict(table[job]) for job in job_ids if job in table}
 
@@ -424,19 +435,22 @@ class MemoryStore:
 
     def count_units(self, job_id: UUID) -> int:
         """How many unit results a job has."""
-        return sum(job == job_id for job, _ in self._units)
+        with self._lock:
+            return sum(job == job_id for job, _ in self._units)
 
     def receipt(self, request_id: str) -> tuple[str, str, str, str] | None:
         """(action, target, actor, answer) of a command."""
-        return self._receipts.get(request_id)
+        with self._lock:
+            return self._receipts.get(request_id)
 
     def _lease_row(self, job_id: UUID, lease: dict[str, Any]) -> LeaseRow:
         return LeaseRow(job_id, lease["token"], lease["worker"], lease["until"], lease["boot"], lease["presence"])
 
     def lease(self, job_id: UUID) -> LeaseRow | None:
         """The job's lease row."""
-        lease = self._leases.get(job_id)
-        return None if lease is None else self._lease_row(job_id, lease)
+        with self._lock:
+            lease = self._leases.get(job_id)
+            return None if lease is None else self._lease_row(job_id, lease)
 
     def queue_rows(self) -> dict[str, dict[str, Any]]:
         """The queues that were ever paused or limited."""
@@ -458,7 +472,6 @@ class MemoryStore:
         if fault == "lose-request":
             raise UnknownOutcomeError("injected: request lost")
         with self._lock:
-            self.check_usable()
             failpoint("claim.begin")
             now = self.now()
             rows = self._pick(query, now)
@@ -530,7 +543,6 @@ class MemoryStore:
         failpoint("renew.before")
         renewed = set()
         with self._lock:
-            self.check_usable()
             for job, token in held:
                 lease = self._leases.get(job)
                 if lease and lease["token"] == token and self._is_live(lease):
@@ -577,17 +589,20 @@ class MemoryStore:
 
     def set_gate(self, gate: str, slots: int | None, closed_until: int) -> None:
         """See ``Store``."""
-        self._gates[gate] = (slots, closed_until)
+        with self._lock:
+            self._gates[gate] = (slots, closed_until)
 
     # -- lists of items ----------------------------------------------------------------------------------------------
 
     def put_list(self, job_id: UUID, name: str, chunks: Sequence[bytes]) -> None:
         """Store a list before its first unit."""
-        self._lists[job_id, name] = list(chunks)
+        with self._lock:
+            self._lists[job_id, name] = list(chunks)
 
     def get_list(self, job_id: UUID, name: str) -> list[bytes]:
         """The chunks of a stored list."""
-        return list(self._lists.get((job_id, name), ()))
+        with self._lock:
+            return list(self._lists.get((job_id, name), ()))
 
     # -- outbox: there is no transaction of an application to share ---------------------------------------------------
 
@@ -661,7 +676,6 @@ class MemoryStore:
     def outlook(self, queues: Sequence[str], worker: str) -> Outlook:
         """One look at what there is to do."""
         with self._lock:
-            self.check_usable()
             rows = self._rows()
             ready = any(row["ready"] and row["queue"] in queues for row in rows)
             waiting = [r for r in rows if not r["ready"] and not r["blocked"] and r["status"] in ("queued", "waiting")]
@@ -686,7 +700,8 @@ class MemoryStore:
 
     def tracking_position(self, name: str) -> int | None:
         """How far the named follower has come."""
-        return self._tracking.get(name)
+        with self._lock:
+            return self._tracking.get(name)
 
     def track(self, name: str, position: int) -> bool:
         """Move it forward."""

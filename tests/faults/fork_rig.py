@@ -155,9 +155,9 @@ class ForkRig:
 
     def _next_point(self) -> str:
         if not self._points:
-            never = [point for point in self.points if not self.report.fired[point]]
-            self._points = [*self.points, *never, ANY_MOMENT, ANY_MOMENT]
+            self._points = [*self.points, ANY_MOMENT, ANY_MOMENT]
             self.rng.shuffle(self._points)
+            self._points += [point for point in self.points if not self.report.fired[point]]  # these first
         return self._points.pop()
 
     def plans(self, run: int) -> list[Plan]:
@@ -289,6 +289,7 @@ def run(
     kills: int,
     life: int = LIFE,
     make: type[ForkRig] = ForkRig,
+    births: bool = True,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Report:
     """Kill until *kills* have been proven, or something does not hold."""
@@ -296,7 +297,7 @@ def run(
     with rig.scratch() as folder, rig.timed(report), closing(make(folder, report)) as forks:
         number = 0
         while report.fired.total() < kills and not report.failed:
-            if number % life == 0:
+            if births and number % life == 0:
                 _judged(report, forks, number, forks.births(number))
             report.runs += 1
             _judged(report, forks, number, forks.step(number))

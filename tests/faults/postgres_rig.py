@@ -70,7 +70,8 @@ class PostgresForkRig(ForkRig):
 
 
 def run_kills(report: Report, *, kills: int, life: int = LIFE) -> Report:
-    return fork_rig.run(report, kills=kills, life=life, make=PostgresForkRig)
+    """As on SQLite; migrations, which take seconds, only in a run that takes minutes."""
+    return fork_rig.run(report, kills=kills, life=life, make=PostgresForkRig, births=kills >= LIFE)
 
 
 # -- the server dies ---------------------------------------------------------------------------------------------------

@@ -95,10 +95,10 @@ def test_a_machine_without_strace_is_told_what_is_missing(monkeypatch: pytest.Mo
 
 @needs_strace
 def test_no_cut_loses_what_was_acknowledged() -> None:
-    report = start_shard("power-cuts", seed=5, count=120)
+    report = start_shard("power-cuts", seed=5, count=80)
 
     assert report.violations == []
-    assert report.runs == report.fired["cut"] == 120
+    assert report.runs == report.fired["cut"] == 80
     assert report.fired["write-dropped"]
     assert report.fired["write-torn"]
     assert report.counts["sync"] > 20

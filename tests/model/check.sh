@@ -41,6 +41,7 @@ RELEASE_IGNORES_TOKEN                | STEPWISE             | S6
 NO_READBACK                          | STEPWISE             | ID
 NO_READBACK,two-operators            | STEPWISE T=0 K=1 R=1 | ID
 FENCE_FIRST                          | STEPWISE             | S2
+SPLIT_READBACK                       | STEPWISE T=1 K=0 U=1 | ID
 UNKNOWN_IS_OK                        | STEPWISE             | S1
 EFFECT_LATE                          | STEPWISE             | S9
 WISH_LOST                            | K=1                  | WISH
@@ -164,6 +165,7 @@ if [ $# -eq 0 ]; then
     "$(sort "$here/transitions.txt" | cmp -s - "$work/names" && echo same || echo differs)"
 fi
 
+[ $key -gt 100 ] || { echo "check.sh: no run $*" >&2; exit 1; }
 cat "$work"/*.line
 failed=$(cat "$work"/*.line | grep -c 'NOT as expected')
 passed=$(($(cat "$work"/*.line | wc -l) - failed))

@@ -104,6 +104,9 @@ typedef Worker {
   bool crashed;
   byte kind, u;                  /* the append; (grant, kind, u, wish) are its event ids       */
   byte landed;                   /* ghost: they are in the log, 1 = nothing came after them    */
+#ifdef SPLIT_READBACK
+  bool doubt;                    /* it looked for them in the log, and found nothing           */
+#endif
   bool twin;                     /* ghost: so is the same append under other ids               */
   bool lost                      /* the store's answer: fenced off                             */
 };
@@ -131,6 +134,12 @@ hidden byte w;
 #define HAS(s, u) (((s) >> (u)) & 1)
 #define ALL       (BIT(U) - 1)
 #define PREFIX(s) (HAS(s, 0) -> (HAS(s, 1) -> (HAS(s, 2) -> 3 : 2) : 1) : 0)
+
+#ifdef SPLIT_READBACK
+#define DOUBT_OVER me[p].doubt = false
+#else
+#define DOUBT_OVER skip
+#endif
 
 #if C == 1
 #define EACH_MESSAGE(f, a) f(0, a)
@@ -324,8 +333,9 @@ inline land() {
   :: in.kind == RELEASE -> drop_row(); honour(in.wish)
   :: in.kind == DONE ->
      MUST(S10, ckpt == U);
-     MUST(WISH, !asked);
-     drop_row(); status = COMPLETED; MARK(completed)
+     MUST(WISH, !asked || wish == PAUSE);          /* nothing is left to pause                 */
+     if :: wish == PAUSE -> MARK(completed_over_a_pause) :: else -> MARK(completed) fi;
+     drop_row(); status = COMPLETED; wish = NONE; asked = 0
   fi
 }
 
@@ -396,7 +406,7 @@ inline expire() {                /* transition: takeover, decided under the row 
 inline fold() {                  /* it loads the stream, and the unit results                  */
   me[p].cur = true; me[p].seen = RESULTS; me[p].wish = wish; me[p].crashed = crashed;
   if :: me[p].landed -> me[p].twin = true :: else fi;             /* NO_READBACK only          */
-  me[p].landed = 0; me[p].lost = false
+  me[p].landed = 0; me[p].lost = false; DOUBT_OVER
 }
 
 inline orphan(i, p) { if :: net[i].who == p + 1 -> net[i].who = 0 :: else fi }
@@ -404,6 +414,7 @@ inline orphan(i, p) { if :: net[i].who == p + 1 -> net[i].who = 0 :: else fi }
 inline forget() {                /* lost, handed back, or kill -9                              */
   me[p].g = 0; me[p].cur = false; me[p].seen = 0; me[p].wish = 0; me[p].crashed = 0;
   me[p].kind = 0; me[p].u = 0; me[p].landed = 0; me[p].twin = false; me[p].lost = false;
+  DOUBT_OVER;
   EACH_MESSAGE(orphan, p)
 }
 
@@ -434,7 +445,7 @@ inline claim() {                 /* transition                                  
 }
 
 inline attempt_unit() { me[p].kind = ATTEMPT }     /* transition: committed before the body    */
-inline complete_unit() { me[p].kind = UNIT }       /* transition: one commit, also the checkpoint */
+inline complete_units() { me[p].kind = UNIT }      /* transition: one commit, also the checkpoint */
 inline release() { me[p].kind = RELEASE }          /* transition: honours the wish, if any     */
 inline complete() { me[p].kind = DONE }            /* transition                               */
 
@@ -449,6 +460,7 @@ inline post(i) {
 inline accept() {                /* ok; or unknown, then read back as ok                       */
   MUST(S1, me[p].landed);
   me[p].cur = (me[p].landed == 1); me[p].landed = 0; me[p].twin = false; me[p].lost = false;
+  DOUBT_OVER;
   if
   :: me[p].kind == UNIT ->
      me[p].seen = me[p].seen | BIT(me[p].u); me[p].crashed = false; me[p].kind = 0; me[p].u = 0
@@ -477,7 +489,11 @@ inline act() {                   /* the body's side effect                      
 #else
 #define ACCEPTED me[p].landed
 #endif
+#ifdef SPLIT_READBACK            /* MUTANT: "not there" and "that version is taken" are two reads */
+#define REFUSED  (me[p].doubt && !me[p].cur)
+#else
 #define REFUSED  ((!me[p].landed || !READBACK) && !me[p].cur)  /* by version, and read back    */
+#endif
 #define RENEWAL_REFUSED !RENEWABLE(TOKEN(me[p].g))
 #ifdef STEPWISE
 #define SENDABLE true
@@ -506,7 +522,7 @@ boundary:
   :: d_step { GO_ON && UNDONE(2) && MUST_ATTEMPT(2) -> me[p].u = 2; attempt_unit() }; goto ask
   :: d_step { GO_ON && UNDONE(1) && !MUST_ATTEMPT(1) -> me[p].u = 1; MARK(no_attempt_needed) }
   :: d_step { GO_ON && UNDONE(2) && !MUST_ATTEMPT(2) -> me[p].u = 2 }
-  :: d_step { NO_WISH && me[p].seen == ALL -> complete() }; goto ask
+  :: d_step { me[p].wish != CANCEL && me[p].seen == ALL -> complete() }; goto ask
   :: d_step { release() }; goto ask                /* the wish is honoured; else yield, shutdown */
   :: d_step { RENEWAL_REFUSED -> stop() }; goto end_idle
   :: d_step { forget(); MARK(killed_at_the_boundary) }; goto end_idle
@@ -515,9 +531,9 @@ boundary:
 body:
   if
 #ifdef EFFECT_LATE               /* MUTANT: reported before it is done                         */
-  :: d_step { complete_unit() }
+  :: d_step { complete_units() }
 #endif
-  :: d_step { act(); complete_unit() }
+  :: d_step { act(); complete_units() }
   :: d_step { RENEWAL_REFUSED -> stop() }; goto end_idle
   :: d_step { forget(); MARK(killed_in_the_body) }; goto end_idle
   fi;
@@ -537,12 +553,15 @@ ask:                             /* send, send again while the answer is unknown
   :: d_step { me[p].lost -> MUST(S2, !me[p].landed); lose(); MARK(refused_for_good) }; goto end_idle
   :: d_step { REFUSED && NEWER(TOKEN(me[p].g)) ->
        MUST(S2, !me[p].landed); lose(); MARK(newer_token) }; goto end_idle
-  :: d_step { REFUSED && !NEWER(TOKEN(me[p].g)) && (wish == NONE || me[p].kind == UNIT) ->
+  :: d_step { REFUSED && !NEWER(TOKEN(me[p].g)) && (wish == NONE || me[p].kind <= UNIT) ->
        fold(); MARK(same_append_at_a_newer_version) }; goto ask
   :: d_step { REFUSED && !NEWER(TOKEN(me[p].g)) && me[p].kind != UNIT && wish != NONE ->
        fold(); me[p].kind = 0; me[p].u = 0; MARK(wish_met_outside_a_body) }; goto boundary
   :: d_step { !me[p].landed && me[p].cur && !KEYFREE(me[p].kind, me[p].u) ->   /* done before  */
        me[p].seen = me[p].seen | BIT(me[p].u); me[p].kind = 0; me[p].u = 0 }; goto boundary
+#ifdef SPLIT_READBACK
+  :: d_step { !me[p].landed -> me[p].doubt = true }; goto ask
+#endif
   :: d_step { RENEWAL_REFUSED -> stop() }; goto end_idle
   :: d_step { forget(); MARK(killed_before_the_answer) }; goto end_idle
   fi
@@ -610,10 +629,16 @@ inline cancel() {                /* transition                                  
   :: else -> status = CANCELLED; MARK(cancelled_unheld)
   fi
 }
-inline resume() { status = QUEUED; MARK(resumed) } /* transition                               */
+inline resume() {                /* transition                                                 */
+  if
+  :: w -> wish = NONE; asked = 0; MARK(pause_withdrawn)
+  :: else -> status = QUEUED; MARK(resumed)
+  fi
+}
 
 #define MAY(c) ((c) == PAUSE && (status == QUEUED || status == RUNNING && wish == NONE) || \
-                (c) == CANCEL && !TERMINAL && wish != CANCEL || (c) == RESUME && status == PAUSED)
+                (c) == CANCEL && !TERMINAL && wish != CANCEL || \
+                (c) == RESUME && (status == PAUSED || status == RUNNING && wish == PAUSE))
 
 inline look() { opcur = true; opheld = (status == RUNNING) }
 
@@ -661,7 +686,7 @@ active proctype second_operator() {
   byte n;
 end_second:
   do
-  :: d_step { n < R && MAY(RESUME) -> n++; insert(true); resume() }
+  :: d_step { n < R && MAY(RESUME) -> n++; w = (status == RUNNING); insert(true); resume() }
   od
 }
 #endif

@@ -22,7 +22,7 @@ ADA = Actor("ada")
 ACTIONS = (
     "submit", "child", "claim", "claim", "attempt", "complete units", "late units", "advance", "skip", "freeze", "retry later",
     "yield", "wait", "park", "fail", "complete", "pause", "resume", "retry", "cancel", "bulk", "pause queue", "tick", "expire",
-    "reboot", "promote",
+    "reboot", "promote", "wait for a child",
 )  # fmt: skip
 STEPS = st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 11)), min_size=5, max_size=30)
 
@@ -102,6 +102,13 @@ class History:
     def do_wait(self, number: int) -> None:
         due_at = self.log.now() + timedelta(seconds=number)
         self.with_held(number, "release", "child" if number % 2 else "wait", due_at=due_at)
+
+    def do_wait_for_a_child(self, number: int) -> None:
+        if (parent := self.one(number)) is not None:
+            self._submit(number, parent_id=parent.job_id)
+            parent.release("child", due_at=self.log.now() + timedelta(seconds=60))
+            for held in self.log.claim("w", limit=2):
+                held.complete()
 
     def do_park(self, number: int) -> None:
         not_before = self.log.now() + timedelta(seconds=number) if number % 2 else None

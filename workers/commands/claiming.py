@@ -183,7 +183,8 @@ def renew(log: JobLog, held: Iterable[Held]) -> list[Held]:
     mine = list(held)
     asked_at = log.clock.monotonic()
     micros = log.leases.lease // timedelta(microseconds=1)
-    renewed = log.store.renew([(one.job_id, one.token) for one in mine], micros)
+    leases = [(one.job_id, one.token) for one in mine]
+    renewed = log.busy.run(lambda: log.store.renew(leases, micros))
     for one in mine:
         if one.job_id in renewed:
             one.renewed(asked_at)

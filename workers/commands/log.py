@@ -244,7 +244,7 @@ class JobLog:
 
     def promote(self, limit: int = 1000) -> tuple[int, datetime | None]:
         """Make jobs ready whose instant has come; returns how many, and the next instant that waits."""
-        promoted, upcoming = self.store.promote(limit)
+        promoted, upcoming = self.busy.run(lambda: self.store.promote(limit))
         return promoted, None if upcoming is None else job_table.moment(upcoming)
 
     def expire(self, by: str, *, limit: int = 100) -> list[Reclaimed]:

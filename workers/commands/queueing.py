@@ -18,7 +18,6 @@ from ...domain.status import Status
 from ...eventstore.append import Receipt
 from .answers import BulkAnswer
 from .control import check_actor, command, repeated
-from .held import RELOADS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -35,6 +34,7 @@ _FITTING: Final = {
     "cancel": (Status.QUEUED, Status.WAITING, Status.RUNNING, Status.PAUSED),
 }
 _PAGE: Final = 200
+_RIVALS: Final = 20  #: commands to one queue at once: each that is refused by version was overtaken by one that was not
 ACTIONS: Final = ("pause", "resume", "limit")
 
 
@@ -85,7 +85,7 @@ def _append(
 ) -> tuple[dict[str, Any], int]:
     """One append to the queue's stream; returns its answer and the position (0 when it was a repetition)."""
     command_id = log.ids.next()
-    for reload in range(RELOADS + 1):
+    for last_try in (*[False] * _RIVALS, True):
         if (answer := repeated(log, action, name, actor)) is not None:
             return answer, 0
         now = log.now()
@@ -104,7 +104,7 @@ def _append(
         stored = log.writer.append(append)
         if not isinstance(stored, JobLogError):
             return answer, stored.position + len(append.events) - 1
-        if not isinstance(stored, StateError) or reload == RELOADS:
+        if not isinstance(stored, StateError) or last_try:
             raise stored
     raise AssertionError  # pragma: no cover - the loop returns or raises
 
@@ -206,7 +206,7 @@ class _Bulk:
 def _finish(log: JobLog, name: str, recorded: str, actor: Actor, answer: BulkAnswer) -> BulkAnswer:
     """Keep the counts under the request id, so that a repetition gives them again."""
     command_id = log.ids.next()
-    for _ in range(RELOADS + 1):
+    for _ in range(_RIVALS):
         queue = load(log, name)
         if queue is None or queue.bulk_generation != answer.generation:
             return answer
