@@ -34,6 +34,7 @@ WAITING_CAUSES: Final = frozenset({"wait", "child"})
 class JobEvent(AggregateEvent):
     """What all events of a job carry: stream, version, instant, and an id: the same when sent again."""
 
+    TOPIC: ClassVar[str]
     VOCABULARY: ClassVar[int] = 1
     INSTANTS: ClassVar[tuple[str, ...]] = ()  #: fields that hold an aware datetime, besides ``timestamp``
 

@@ -61,7 +61,7 @@ class LogApplication(Application[UUID]):
         except BaseException:
             for obj in objs:
                 if isinstance(obj, BaseAggregate):
-                    obj._version = _LOST
+                    obj._version = _LOST  # noqa: SLF001 - the library offers no other way
             raise
 
     def job(self, job_id: UUID, *, version: int | None = None) -> Job:

@@ -108,9 +108,9 @@ def _refuse_foreign(file: Path) -> None:
         with closing(sqlite3.connect(file)) as driver:
             [application] = driver.execute("PRAGMA application_id").fetchone()
             tables = [name for (name,) in driver.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-    except sqlite3.OperationalError:  # busy or unreadable: whoever opens it next is told
-        return
     except sqlite3.DatabaseError as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_NOTADB:
+            return  # busy, unreadable or damaged: that is told as such
         raise UnsafeStoreError(f"{file} is no SQLite database ({error}); choose another path") from error
     if application not in {0, APPLICATION_ID} or (tables and "log_state" not in tables):
         raise UnsafeStoreError(f"{file} is a database of something else; choose another path")

@@ -55,7 +55,8 @@ def test_no_two_classes_share_a_code() -> None:
 def test_a_row_names_its_class_its_exit_and_a_way_out(code: str) -> None:
     _, name, means, exit_code, status, way_out = ROWS[code]
     cls = CLASSES[code]
-    wanted = next(OF_CODE[code] for one in cls.__mro__ if (code := getattr(one, "code", None)) in OF_CODE)
+    codes = [str(getattr(one, "code", "")) for one in cls.__mro__]
+    wanted = next(OF_CODE[one] for one in codes if one in OF_CODE)
 
     assert name == cls.__name__
     assert int(exit_code) == wanted

@@ -107,7 +107,7 @@ typedef Worker {
 #ifdef SPLIT_READBACK
   bool doubt;                    /* it looked for them in the log, and found nothing           */
 #endif
-  bool twin;                     /* ghost: so is the same append under other ids               */
+  bool twin;                     /* ghost: so they are, or it is, from an earlier build        */
   bool lost                      /* the store's answer: fenced off                             */
 };
 Worker me[W];
@@ -405,7 +405,7 @@ inline expire() {                /* transition: takeover, decided under the row 
 
 inline fold() {                  /* it loads the stream, and the unit results                  */
   me[p].cur = true; me[p].seen = RESULTS; me[p].wish = wish; me[p].crashed = crashed;
-  if :: me[p].landed -> me[p].twin = true :: else fi;             /* NO_READBACK only          */
+  if :: me[p].landed -> me[p].twin = true :: else fi;             /* in mutants only           */
   me[p].landed = 0; me[p].lost = false; DOUBT_OVER
 }
 
@@ -454,7 +454,7 @@ inline post(i) {
   net[i].u = me[p].u;
   net[i].ckpt = (me[p].kind == UNIT -> PREFIX(me[p].seen | BIT(me[p].u)) : 0);
   net[i].wish = (me[p].kind == RELEASE -> me[p].wish : 0);
-  net[i].dup = (me[p].landed || me[p].twin -> 2 : 0)
+  net[i].dup = (me[p].landed -> 2 : (me[p].twin -> 1 : 0))
 }
 
 inline accept() {                /* ok; or unknown, then read back as ok                       */
