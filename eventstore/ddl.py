@@ -11,6 +11,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
+from ..domain.errors import UnsafeStoreError
 from . import schema as s
 from .clock import new_uuid
 from .postgres_functions import all_functions
@@ -64,13 +65,14 @@ def statements(dialect: str) -> Iterator[str]:
         yield from all_functions()
 
 
-#: Where alembic keeps the revision of a database.
+#: Where alembic keeps our revision: an application in the same database may have an ``alembic_version`` of its own.
+VERSION_TABLE: Final = "joblog_version"
 STAMP: Final = (
     (
-        "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
-        "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
+        f"CREATE TABLE {VERSION_TABLE} (version_num VARCHAR(32) NOT NULL, "
+        f"CONSTRAINT {VERSION_TABLE}_pkc PRIMARY KEY (version_num))"
     ),
-    f"INSERT INTO alembic_version (version_num) VALUES ('{s.SCHEMA_VERSION:04d}')",
+    f"INSERT INTO {VERSION_TABLE} (version_num) VALUES ('{s.SCHEMA_VERSION:04d}')",
 )
 
 
@@ -80,10 +82,25 @@ def first_row(connection: sa.Connection, store_id: UUID | None = None) -> None:
     connection.execute(sa.insert(s.log_state).values(**row, schema_version=s.SCHEMA_VERSION, min_code=s.SCHEMA_VERSION))
 
 
+def refuse_foreign(connection: sa.Connection) -> None:
+    """In a database without our schema nobody else's table may have one of our names: it would become insert-only.
+
+    Raises:
+        UnsafeStoreError: one has.
+    """
+    taken = sorted({*s.metadata.tables, VERSION_TABLE} & set(sa.inspect(connection).get_table_names()))
+    if taken:
+        raise UnsafeStoreError(
+            f"this database has tables of something else with our names ({', '.join(taken)}); "
+            "give the log a database of its own, or on PostgreSQL a schema"
+        )
+
+
 def create(connection: sa.Connection) -> None:
     """Every table, trigger and function, and the first row, in the caller's transaction."""
     if connection.dialect.name == "postgresql":
         s.speak_postgresql()
+    refuse_foreign(connection)
     s.metadata.create_all(connection)
     for statement in statements(connection.dialect.name):
         connection.exec_driver_sql(

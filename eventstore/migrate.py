@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from ..domain.errors import InvalidFieldError, UnsafeStoreError
+from ..domain.errors import InvalidFieldError, SchemaTooNewError, UnsafeStoreError
 from . import ddl
 from .failpoint import failpoint
 from .opening import MIGRATION_LOCK
 from .schema import SCHEMA_VERSION, metadata
-from .sqlite_store import WriterLock
+from .sqlite_store import APPLICATION_ID, WriterLock
 from .sqlite_store import make_engine as sqlite_engine
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def _transaction(url: str) -> Iterator[sa.Connection]:
     """A transaction that only one process in the world has at a time."""
     parsed = sa.make_url(url)
     if parsed.get_backend_name() == "sqlite":
-        if not parsed.database:
+        if not parsed.database or parsed.database == ":memory:":
             raise InvalidFieldError("database", "SQLite in memory is no durable log", "give sqlite:///path")
         engine = sqlite_engine(parsed.database)
         lock = WriterLock(Path(parsed.database + ".writer"))
@@ -71,44 +71,77 @@ def _config(connection: sa.Connection) -> Any:
 
 
 def upgrade(url: str) -> int:
-    """Bring the schema to what this code writes; returns its version.  A database that is there already is left alone."""
+    """Bring the schema to what this code writes; returns its version.  One that is there already, or newer, is left alone.
+
+    Raises:
+        SchemaTooNewError: only newer code may use it.
+        UnsafeStoreError: somebody else's tables have our names.
+    """
     from alembic import command
 
     with _transaction(url) as connection:
-        fresh = not sa.inspect(connection).has_table("log_state")
+        version = _version(connection)
+        if version > SCHEMA_VERSION:
+            return version  # this code may use it; to call it older would let still older code in
+        if not version:
+            ddl.refuse_foreign(connection)
         command.upgrade(_config(connection), "head")
-        if fresh:
+        if not version:
             ddl.first_row(connection)
+            if connection.dialect.name == "sqlite":
+                connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.exec_driver_sql(f"UPDATE log_state SET schema_version = {SCHEMA_VERSION} WHERE id = 1")
     return SCHEMA_VERSION
+
+
+def _version(connection: sa.Connection) -> int:
+    """The schema that the database has; 0 without one."""
+    if not sa.inspect(connection).has_table("log_state"):
+        return 0
+    found = connection.exec_driver_sql("SELECT schema_version, min_code FROM log_state WHERE id = 1").one()
+    if found.min_code > SCHEMA_VERSION:
+        raise SchemaTooNewError(
+            f"this database wants joblog with schema {found.min_code} or newer, this is {SCHEMA_VERSION}; upgrade"
+        )
+    return int(found.schema_version)
 
 
 def downgrade(url: str, revision: str = "base") -> None:
     """Take the schema back to *revision*.
 
     Raises:
-        UnsafeStoreError: the log has events, and going back would drop them.
+        SchemaTooNewError: newer code made it; that knows the way back.
+        UnsafeStoreError: the log has events, or submitted jobs that wait for it, and going back would drop them.
     """
     from alembic import command
 
     with _transaction(url) as connection:
-        inspector = sa.inspect(connection)
-        if inspector.has_table("events"):
-            count = connection.exec_driver_sql("SELECT count(*) FROM (SELECT 1 FROM events LIMIT 1) found").scalar()
-            if count:
-                raise UnsafeStoreError("the log has events; export it first, then give it a new database")
+        version = _version(connection)
+        if version > SCHEMA_VERSION:
+            raise SchemaTooNewError(f"this database has schema {version}; go back with the joblog that made it")
+        for table, what in (("events", "events"), ("outbox", "jobs in its outbox")) if version else ():
+            if connection.exec_driver_sql(f"SELECT 1 FROM {table} LIMIT 1").first() is not None:
+                raise UnsafeStoreError(f"the log has {what}; export it first, then give it a new database")
         command.downgrade(_config(connection), revision)
         if revision == "base":  # an empty stamp would make the file look like somebody else's
-            connection.exec_driver_sql("DROP TABLE IF EXISTS alembic_version")
+            connection.exec_driver_sql(f"DROP TABLE IF EXISTS {ddl.VERSION_TABLE}")
+
+
+def _is_ours(_: Any, __: str | None, kind: str, reflected: bool, counterpart: Any) -> bool:  # noqa: FBT001 - alembic's
+    return not (kind == "table" and reflected and counterpart is None)
 
 
 def check(url: str) -> list[str]:
-    """What differs between the database and what this code expects, one line each; empty if nothing does."""
+    """What differs between the database and what this code expects, one line each; empty if nothing does.
+
+    Tables of an application in the same database are none of our business.
+    """
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
     with _transaction(url) as connection:
-        context = MigrationContext.configure(connection, opts={"compare_type": False})
+        options = {"compare_type": False, "version_table": ddl.VERSION_TABLE, "include_object": _is_ours}
+        context = MigrationContext.configure(connection, opts=options)
         found = [str(difference) for difference in compare_metadata(context, metadata)]
         revision = context.get_current_revision()
     if revision != f"{SCHEMA_VERSION:04d}":

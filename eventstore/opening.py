@@ -94,7 +94,7 @@ def _create_sqlite(store: SqliteStore) -> None:
     lane = store.lane("append")
     lane.lock.acquire()
     try:
-        tables = store.sql_rows("SELECT name FROM sqlite_master WHERE type = 'table'")
+        tables = store.sql_rows("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
         if tables and not _has_schema(store):
             raise UnsafeStoreError(
                 f"{store.path} is a database of something else ({tables[0][0]!r}); choose another path"

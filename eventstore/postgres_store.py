@@ -72,7 +72,8 @@ def make_engine(url: str | sa.URL, *, lease_seconds: float | None = 30, pooler_s
     if pooler_safe:
         arguments["prepare_threshold"] = None
     else:
-        arguments["options"] = "-c synchronous_commit=on"
+        given = parsed.normalized_query.get("options", ())  # such as a search_path: ours would take its place
+        arguments["options"] = " ".join((*given, "-c synchronous_commit=on"))
     engine = sa.create_engine(parsed, connect_args=arguments, poolclass=sa.NullPool)
     sa.event.listen(engine, "connect", lambda driver, _: arrays.register(driver))
     if lease_seconds is not None and not pooler_safe:
@@ -297,9 +298,14 @@ class PostgresStore(SqlStore):
         cursor.execute(f"SELECT {functions.LOCK}")
 
     def clear_jobs(self, cursor: Any, parity: int, delete: Compiled) -> None:
-        """TRUNCATE: nobody has read the generation that is not live for a long time."""
+        """TRUNCATE: nobody has read the generation that is not live for a long time, unless by a backup.
+
+        That one is not waited for: whoever appends waits for the log's lock, which we hold.
+        """
         del delete
+        cursor.execute("SELECT set_config('lock_timeout', '500', true)")
         cursor.execute(f"TRUNCATE jobs_{parity}")
+        cursor.execute("SELECT set_config('lock_timeout', '0', true)")
 
     @staticmethod
     def _roll_back(pinned: Pinned) -> None:

