@@ -9,6 +9,7 @@ from typing import Any, Final
 from .errors import InputError, InvalidFieldError, SecretInInputError, TooLargeError, UnstorableError
 
 NAME_LIMIT: Final = 200  # kinds, queues, tenants, owners, keys: characters
+NAME_BYTES: Final = 600  # the same, encoded: four of them fit into one entry of an index on every database
 TEXT_LIMIT: Final = 500  # failure texts and reasons: characters
 ARGS_LIMIT: Final = 64 * 1024  # a job's arguments, encoded: bytes
 CURSOR_LIMIT: Final = 16 * 1024  # a checkpoint's cursor, encoded: bytes
@@ -39,7 +40,7 @@ def name(value: object, field: str, *, limit: int = NAME_LIMIT, empty: bool = Fa
 
     Raises:
         InvalidFieldError: not a string, or empty where that is not allowed.
-        TooLargeError: over *limit* characters.
+        TooLargeError: over *limit* characters, or 600 bytes.
         UnstorableError: a character that some database can't keep.
     """
     if not isinstance(value, str):
@@ -51,6 +52,8 @@ def name(value: object, field: str, *, limit: int = NAME_LIMIT, empty: bool = Fa
     if not value.isprintable() and (bad := _CONTROL.search(value)):
         problem = f"character U+{ord(bad[0]):04X} at {bad.start()}"
         raise UnstorableError(field, problem, "use printable characters")
+    if not value.isascii() and (size := len(value.encode())) > NAME_BYTES:
+        raise TooLargeError(field, f"{size} bytes in UTF-8", f"at most {NAME_BYTES} are kept")
     return value
 
 

@@ -47,7 +47,9 @@ class Rebuilds:
             with self._store.writing("rebuild") as cursor:
                 yield cursor
         except LockedError as error:
-            text = "somebody reads the rows that a rebuild would empty, a backup perhaps; nothing was changed, try again"
+            text = (
+                "somebody reads the rows that a rebuild would empty, a backup perhaps; nothing was changed, try again"
+            )
             raise StoreBusyError(text) from error
 
     def begin(self, owner: str, micros: int) -> tuple[int, int]:

@@ -107,7 +107,8 @@ def _refuse_foreign(file: Path) -> None:
     try:
         with closing(sqlite3.connect(file)) as driver:
             [application] = driver.execute("PRAGMA application_id").fetchone()
-            tables = [name for (name,) in driver.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            ours = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+            tables = [name for (name,) in driver.execute(ours)]
     except sqlite3.DatabaseError as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_NOTADB:
             return  # busy, unreadable or damaged: that is told as such

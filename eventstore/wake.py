@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 STAT_SECONDS: Final = 0.05
 ECHOES: Final = 2  #: more wake-ups after a change: the file grows first, the commit is seen after its fsync
 POLL_SECONDS: Final = 1.0
+LISTEN_SECONDS: Final = 0.25  #: how long one wait for a NOTIFY lasts, and so a close
 NOTIFY_SECONDS: Final = 0.01  #: at most one NOTIFY in this span
 CHANNEL: Final = "joblog"
 
@@ -178,7 +179,7 @@ class ListenWaker(_WatchingWaker):
                     pinned = self._store.pin()
                     pinned.open().execute(f"LISTEN {CHANNEL}")
                     self.wake_all()  # for what was appended before it listened
-                for note in pinned.driver.notifies(timeout=POLL_SECONDS / 4, stop_after=1):
+                for note in pinned.driver.notifies(timeout=LISTEN_SECONDS, stop_after=1):
                     heard, ready = True, note.payload == "ready"
             except Exception as error:  # noqa: BLE001 - the database may be restarting; polling goes on
                 logger.debug("no wake-ups for now: %s", error)
@@ -187,7 +188,7 @@ class ListenWaker(_WatchingWaker):
                     pinned = None
                 self._stopped.wait(POLL_SECONDS)
                 heard = ready = True
-            idle += POLL_SECONDS / 4
+            idle += LISTEN_SECONDS
             if heard or idle >= POLL_SECONDS:
                 idle = 0.0
                 self.wake_all(ready=ready)

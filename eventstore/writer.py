@@ -24,6 +24,7 @@ from ..domain.errors import (
     VersionConflictError,
 )
 from .append import Append, Stored
+from .mapper import event_id
 from .store import ConflictError, LockedError, Seen
 
 if TYPE_CHECKING:
@@ -402,10 +403,16 @@ class GroupWriter:
         if not isinstance(answer, RefusedError):
             return doubt  # the store could not be read back either
         try:
-            taken = self.store.position_of(append.stream_id, append.expected + 1) is not None
+            first = self.store.read(append.stream_id, after=append.expected, limit=1)
+            if not first:
+                return doubt
+            if event_id(first[0].state) != append.event_id:
+                return answer
+            # It landed between the refusal and this look: the last read decides, not the first.
+            position = self.store.position_of(append.stream_id, append.expected + 1)
         except JobLogError:
             return doubt
-        return answer if taken else doubt
+        return doubt if position is None else Stored(position)
 
     def _resolve(self, append: Append, error: UnknownOutcomeError) -> Answer:
         """After an unknown outcome: in the log, or still unknown; never guessed."""

@@ -238,3 +238,29 @@ def test_what_the_store_cannot_serve_is_no_refusal(log: JobLog) -> None:
 
     assert isinstance(refused(answer), StoreUnavailableError)
     assert log.store.head() == 0
+
+
+def test_a_lost_try_that_lands_after_the_refusal_is_found(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last read decides: the event at that version may be our own (mutant SPLIT_READBACK of the model)."""
+    log = backend.open()
+    held = claimed(log)
+    append = unit_append(log, held)
+    real = log.store.diagnose
+
+    def late(asked: Append) -> object:
+        try:
+            return real(asked)
+        finally:  # refused, then the try whose answer was lost comes through
+            backend.slip_in(asked)
+
+    monkeypatch.setattr(log.store, "diagnose", late)
+    lose = once(backend.lost())
+
+    def lose_and_expire() -> None:
+        backend.clock.move(LEASE + 1)
+        lose()
+
+    with armed("append.before_commit", lose_and_expire):
+        position = stored(log.writer.append(append))
+
+    assert position == log.store.position_of(append.stream_id, append.expected + 1)

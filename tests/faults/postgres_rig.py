@@ -88,7 +88,7 @@ class CrashRig:
         self.oracle, self.story = Oracle(slack=timedelta(seconds=1)), Story()
         self.stop = mmap(-1, 1)
         self._tick = Event()
-        self._run = 0
+        self._run = self._seen = 0
         Journal(self.journal).close()
         with self.connected("postgres") as connection:
             connection.execute("CREATE DATABASE load TEMPLATE template0")
@@ -136,12 +136,14 @@ class CrashRig:
         self.stop[0] = 0
         names = frozenset(f"{self.report.seed:x}.{self._run}.{n}" for n in range(WORKERS))
         pids = {name: rig.fork(partial(self.work, name, names), self.errors) for name in sorted(names)}
+        seen: list[Any] = []
         for _ in range(faults):
             self._tick.wait(self.rng.uniform(0.05, 0.5))
             self.report.runs += 1
             kind, hurt = self.rng.choice(self.hurts())
             self.report.fired[kind] += hurt()
             self._wait_until_up()
+            seen += self.look()
         self._tick.wait(0.3)
         self.stop[0] = 1
         found: list[Any] = []
@@ -153,7 +155,15 @@ class CrashRig:
                 continue
             if code:
                 found.append(f"{name} ended with {code}: {self.errors.read_text(encoding='utf-8')}")
-        return found + self.judge()
+        return seen + found + self.judge()
+
+    def look(self) -> list[Any]:
+        """What a reader sees while others append: no gap, and never less than before (S3, S4)."""
+        with open_reader(self.url) as reader:
+            count, head = reader.extent()
+        before, self._seen = self._seen, max(self._seen, head)
+        found = [f"S4: {count} events up to position {head}"] if count != head else []
+        return [*found, f"S3: the log ends at {head} and has been {before} long"] if head < before else found
 
     def hurts(self) -> list[tuple[str, Callable[[], int]]]:
         """Each answers how many times the fault has been proven."""

@@ -21,9 +21,8 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # name | -D flags | expected: "holds", or the invariant that must be violated.
 # A name in capitals is itself a flag: the mutant or variant of that name in lease.pml.
 table='
-protocol                             | K=3                  | holds
+protocol                             | K=2                  | holds
 protocol-stepwise                    | STEPWISE T=2 K=1 U=1 | holds
-protocol-3-units                     | T=2 K=1 U=3          | holds
 NOFENCE                              | STEPWISE             | S6
 FENCE_NEWEST                         | STEPWISE             | S6
 NODEDUP                              | STEPWISE T=2 K=0     | S8
@@ -50,12 +49,13 @@ WISH_IGNORED                         | K=1                  | WISH
 NO_TAKEOVER                          | K=0 U=1              | L7
 CLOCK_BACK                           | STEPWISE             | S2
 NOUNIQUE                             | T=2 K=1              | holds
-TRUST_STORE                          | T=2 K=1              | holds
+TRUST_STORE                          | T=2 K=1 U=1          | holds
 EXPIRE_UNLOCKED                      | STEPWISE T=2 K=0 U=1 | holds
 WISH_LATER                           | T=2 K=1              | holds
 EXPIRY_NOT_FENCED                    | STEPWISE T=2 K=0 U=1 | holds
 EXPIRY_NOT_FENCED,CLOCK_BACK         | STEPWISE T=2 K=0 U=1 | holds'
 full='
+full-3-commands                      | T=3 K=3              | holds
 full-4-grants                        | T=4 K=3              | holds
 full-3-units                         | T=3 K=3 U=3          | holds
 full-3-connections                   | T=3 K=3 C=3          | holds

@@ -1,0 +1,192 @@
+"""The full sizes: a job of 1,000,000 units, 1,000,000 events followed on a standby, plans beside 1,000,000 rows.
+
+    .venv/bin/python bench/scale.py stream     # 1,000,000 units in groups of 500, and 100,000 one by one
+    .venv/bin/python bench/scale.py follow     # 8 writers (3 on SQLite) until there are 1,000,000 events, with tailing readers
+    .venv/bin/python bench/scale.py plans      # what a claim runs beside every backlog
+    .venv/bin/python bench/scale.py all --ledger
+
+With ``--ledger`` each part adds a line to docs/evidence.jsonl.  The rigs are those of tests/scale, which run smaller.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+ROOT = Path(__file__).resolve().parent.parent
+for folder in (ROOT / "src", ROOT):
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+LEDGER = ROOT / "docs" / "evidence.jsonl"
+KINDS = ("sqlite", "postgresql")
+LARGEST_GROWTH = 1.2  #: cost of a unit at the end against the start
+LARGEST_LEAK = 8.0  #: bytes a unit: 1,000,000 units would leave 8 MB
+LONGEST_LOAD = 20.0  #: milliseconds
+
+Part = "tuple[dict[str, Any], list[str]]"  #: figures, and what is not as it must be
+
+
+@contextmanager
+def database(kind: str) -> Iterator[str]:
+    """An empty database on the disk."""
+    from tests import postgres_server as servers
+
+    if kind == "postgresql":
+        with servers.fresh_database() as url:
+            yield url
+        return
+    with tempfile.TemporaryDirectory(prefix="joblog-scale-") as folder:
+        yield f"sqlite:///{folder}/log.db"
+
+
+def stream(kind: str, units: int, group: int) -> Part:
+    """One job with very many units."""
+    from tests.scale import streaming
+
+    with database(kind) as url:
+        done = streaming.stream(url, units=units, group=group, tell=say)
+    figures = {
+        "units": units,
+        "group": group,
+        "events": done.events,
+        "units_per_second": round(units / done.seconds),
+        "cost_at_end_against_start": round(done.growth, 3),
+        "bytes_left_by_a_unit": round(done.leak, 2),
+        "megabytes": round(done.resident[-1] / 1e6, 1),
+        "load_ms": round(done.load_ms, 3),
+    }
+    wrong = [f"a unit costs {done.growth:.2f} times as much at the end"] if done.growth > LARGEST_GROWTH else []
+    wrong += [f"each unit leaves {done.leak:.1f} bytes"] if done.leak > LARGEST_LEAK else []
+    wrong += [f"the job loads in {done.load_ms:.1f} ms"] if done.load_ms > LONGEST_LOAD else []
+    return figures, wrong
+
+
+def follow(kind: str, events: int, seed: int) -> Part:
+    """Readers beside writers with random delays; on PostgreSQL one of them on a streaming standby."""
+    from tests.postgres_server import private_server
+    from tests.scale import following
+    from tests.scale.test_following import standby_of
+
+    if kind == "sqlite":
+        with database(kind) as url:
+            found = following.campaign(url, {"beside": url}, writers=3, events=events, seed=seed)
+    else:
+        with private_server() as server:
+            readers = {"on the primary": server.url(), "on a standby": standby_of(server)}
+            found = following.campaign(server.url(), readers, writers=8, events=events, seed=seed)
+    slowest = max(seen.seconds for name, seen in found.items() if name != "truth")
+    figures = {
+        "events": found["truth"].events,
+        "readers": len(found) - 1,
+        "writers": 3 if kind == "sqlite" else 8,
+        "events_per_second": round(found["truth"].events / slowest),
+        "seed": seed,
+    }
+    return figures, following.faults(found, events)
+
+
+def plans(kind: str, largest: int) -> Part:
+    """Every command of the queue beside every backlog."""
+    from tests.scale import plan
+
+    found: plan.Found = {}
+    for backlog, (rows, _) in plan.BACKLOGS.items():
+        with database(kind) as url:
+            found |= plan.examine(url, backlog, min(rows, largest))
+        say(f"{kind}, {backlog}: {work_of(found, backlog)}")
+    statements = {text for seen in found.values() for text in seen.plans}
+    return {"backlogs": len(plan.BACKLOGS), "statements": len(statements), "largest": largest}, plan.faults(found)
+
+
+def work_of(found: Any, backlog: str) -> str:
+    """What a claim beside this backlog touches."""
+    from tests.scale import plan
+
+    work = found[backlog, "claim", plan.STAGES[1]].work
+    return ", ".join(f"{what} {count}" for what, count in work.items() if count and ("jobs" in what or "steps" in what))
+
+
+def say(text: str) -> None:
+    """One line of progress."""
+    print(f"  {text}", flush=True)
+
+
+def keep(name: str, figures: dict[str, Any], wrong: list[str], seconds: float) -> None:
+    """The line of the ledger."""
+    from tests.faults.campaign import commit
+
+    from bench import report
+
+    about = report.machine()
+    line = {
+        "date": about["date"],
+        "commit": commit(),
+        "campaign": name,
+        "runs": 1,
+        "faults": {},
+        "violations": len(wrong),
+        "failed": int(bool(wrong)),
+        "counts": figures,
+        "seconds": round(seconds, 1),
+        "machine": f"{about['machine']}, Python {about['python']}, SQLite {about['sqlite']}, load {about['load']}",
+    }
+    LEDGER.parent.mkdir(exist_ok=True)
+    with LEDGER.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def parts(chosen: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """The runs that were asked for."""
+    for kind in chosen.kinds.split(","):
+        if chosen.part in ("stream", "all"):
+            sizes = ((chosen.units, 500), (chosen.units // 10, 1))
+            for units, group in sizes:
+                yield f"scale-stream-{kind}-{group}", lambda kind=kind, units=units, group=group: stream(kind, units, group)
+        if chosen.part in ("follow", "all"):
+            yield f"scale-follow-{kind}", lambda kind=kind: follow(kind, chosen.events, chosen.seed)
+        if chosen.part in ("plans", "all"):
+            yield f"scale-plans-{kind}", lambda kind=kind: plans(kind, chosen.rows)
+
+
+def main() -> int:
+    """Run, print, and say by the exit code whether all of it is as it must be."""
+    from tests import postgres_server
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=("stream", "follow", "plans", "all"))
+    parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--units", type=int, default=1_000_000)
+    parser.add_argument("--events", type=int, default=1_000_000)
+    parser.add_argument("--rows", type=int, default=1_000_000, help="of the largest backlog")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--ledger", action="store_true")
+    chosen = parser.parse_args()
+    failed = False
+    postgres_server.share()
+    try:
+        for name, run in parts(chosen):
+            print(name, flush=True)
+            start = time.monotonic()
+            figures, wrong = run()
+            seconds = time.monotonic() - start
+            print(f"{name}: {json.dumps(figures)}, {seconds:.0f} s, {'; '.join(wrong) or 'as it must be'}", flush=True)
+            failed = failed or bool(wrong)
+            if chosen.ledger:
+                keep(name, figures, wrong, seconds)
+    finally:
+        postgres_server.release()
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
