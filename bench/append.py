@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import time
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bench.crew import crew
+from bench.crew import crew, server_cpu
 from bench.databases import pair
 from bench.limit import EVIDENCE, JOBS, BarePostgres, BareSqlite
 
@@ -54,6 +55,13 @@ class OurAppends:
         if delay and url.startswith("sqlite"):
             failpoint.arm("append.before_commit", lambda: time.sleep(delay))
 
+    @property
+    def server(self) -> int:
+        """The process of the server that serves the appends of this one."""
+        pinned = self._log.store._append_pin  # noqa: SLF001
+        pinned.open()
+        return int(pinned.driver.info.backend_pid)
+
     def groups(self, size: int, seconds: float) -> tuple[int, float]:
         """Units of *size* jobs in one commit, one commit after another."""
         start = time.perf_counter()
@@ -93,11 +101,14 @@ class OurAppends:
 def sides(databases: Pair) -> dict[str, Any]:
     """What a process of the crew can run."""
     ours = OurAppends(databases.ours, databases.delay)
+    made = {"groups": ours.groups, "tasks": ours.tasks}
     if databases.kind == "sqlite":
-        bare: BareSqlite | BarePostgres = BareSqlite(databases.bare, databases.delay)
-    else:
-        bare = BarePostgres(databases.bare)
-    return {"groups": ours.groups, "tasks": ours.tasks, "bare": bare.run}
+        return {**made, "bare": BareSqlite(databases.bare, databases.delay).run}
+    bare = BarePostgres(databases.bare)
+    mine = partial(server_cpu, ours.server)
+    return {
+        **made, "bare": bare.run, "server groups": mine, "server tasks": mine, "server bare": partial(server_cpu, bare.server)
+    }  # fmt: skip
 
 
 def figures(

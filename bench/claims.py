@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bench.crew import crew
+from bench.crew import crew, server_cpu
 from bench.databases import pair
 
 if TYPE_CHECKING:
@@ -40,6 +41,13 @@ class Queue:
 
         first, self._made = self._made, self._made + count
         return [JobSpec("bench", {"n": n}, key=f"{self._tag}-{n}", queue=queue) for n in range(first, first + count)]
+
+    def server(self, lane: str) -> int:
+        """The process of the server that serves this one's claims or appends."""
+        store: Any = self._log.store
+        pinned = store._append_pin if lane == "append" else store._own(lane)  # noqa: SLF001
+        pinned.open()
+        return int(pinned.driver.info.backend_pid)
 
     def claims(self, seconds: float) -> tuple[int, float]:
         """Claim 64 at a time; only the claims are timed."""
@@ -75,7 +83,11 @@ class Queue:
 def sides(databases: Pair) -> dict[str, Any]:
     """What a process of the crew can run."""
     queue = Queue(databases.ours)
-    return {"claims": queue.claims, "submits": queue.submits, "bulk": queue.bulk_submits}
+    made: dict[str, Any] = {"claims": queue.claims, "submits": queue.submits, "bulk": queue.bulk_submits}
+    if databases.kind == "postgresql":
+        used = {"claims": queue.server("claim"), "submits": queue.server("append"), "bulk": queue.server("append")}
+        made |= {f"server {side}": partial(server_cpu, pid) for side, pid in used.items()}
+    return made
 
 
 NAMES = {"claims": f"claims, {BATCH} at a time", "submits": "submits, one by one", "bulk": f"submits, {BULK} at a time"}

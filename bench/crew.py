@@ -5,8 +5,10 @@ from __future__ import annotations
 import multiprocessing as mp
 import os
 import statistics
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -17,7 +19,11 @@ Side = "Callable[..., tuple[int, float]]"  #: runs for some seconds; answers how
 
 
 class Figure(NamedTuple):
-    """What the rounds of one comparison gave; rates are per second, ratios are ours / bare within one round."""
+    """What the rounds of one comparison gave.
+
+    Rates are per second, ratios are ours / bare within one round.  Costs are microseconds of CPU for each, of the
+    processes that measure and of the database's that serve them: they tell more than rates where others use the machine.
+    """
 
     name: str
     ratio: float
@@ -25,6 +31,8 @@ class Figure(NamedTuple):
     highest: float
     ours: float
     bare: float
+    our_cost: float
+    bare_cost: float
     rounds: int
     load: float
 
@@ -34,50 +42,73 @@ class Figure(NamedTuple):
         return self.ratio < 0.5
 
 
+class Rate(NamedTuple):
+    """How fast all processes together were in one round, and what one cost."""
+
+    per_second: float
+    micros: float
+
+
 @dataclass
 class Crew:
     """Processes that have each opened both sides."""
 
     pipes: Sequence[Connection]
 
-    def rate(self, side: str, *arguments: Any) -> float:
+    def rate(self, side: str, *arguments: Any) -> Rate:
         """Run *side* in all processes at once; the sum of their rates."""
         for pipe in self.pipes:
             pipe.send((side, arguments))
         answers = [pipe.recv() for pipe in self.pipes]
         if faults := [answer for answer in answers if isinstance(answer, str)]:
             raise RuntimeError(faults[0])
-        return sum(done / seconds for done, seconds in answers)
+        done = sum(answer[0] for answer in answers)
+        return Rate(sum(n / seconds for n, seconds, _ in answers), sum(cpu for _, _, cpu in answers) / done * 1e6)
 
     def compare(self, name: str, ours: str, bare: str, arguments: Sequence[Any], rounds: int) -> Figure:
         """Alternate the two sides; the order within a round changes with each round."""
-        ratios: list[float] = []
-        rates: dict[str, list[float]] = {ours: [], bare: []}
+        rates: dict[str, list[Rate]] = {ours: [], bare: []}
         for turn in range(rounds):
             for side in (ours, bare) if turn % 2 == 0 else (bare, ours):
                 rates[side].append(self.rate(side, *arguments))
-            ratios.append(rates[ours][-1] / rates[bare][-1])
-        middle = statistics.median
-        figures = (middle(ratios), min(ratios), max(ratios), middle(rates[ours]), middle(rates[bare]))
-        return Figure(name, *figures, rounds, os.getloadavg()[0])
+        ratios = [one.per_second / other.per_second for one, other in zip(rates[ours], rates[bare], strict=True)]
+        speeds = [statistics.median(rate.per_second for rate in rates[side]) for side in (ours, bare)]
+        costs = [statistics.median(rate.micros for rate in rates[side]) for side in (ours, bare)]
+        middle = statistics.median(ratios)
+        return Figure(name, middle, min(ratios), max(ratios), *speeds, *costs, rounds, os.getloadavg()[0])
 
     def measure(self, name: str, side: str, arguments: Sequence[Any], rounds: int) -> Figure:
         """One side alone: no bare figure, and the spread of its rates against their median."""
-        rates = [self.rate(side, *arguments) for _ in range(rounds)]
-        middle = statistics.median(rates)
-        spread = (float("nan"), min(rates) / middle, max(rates) / middle)
-        return Figure(name, *spread, middle, float("nan"), rounds, os.getloadavg()[0])
+        found = [self.rate(side, *arguments) for _ in range(rounds)]
+        speeds = [rate.per_second for rate in found]
+        middle = statistics.median(speeds)
+        cost = statistics.median(rate.micros for rate in found)
+        spread = (min(speeds) / middle, max(speeds) / middle)
+        return Figure(name, NONE, *spread, middle, NONE, cost, NONE, rounds, os.getloadavg()[0])
+
+
+NONE = float("nan")
 
 
 def _serve(pipe: Connection, make: Callable[..., dict[str, Any]], arguments: tuple[Any, ...]) -> None:
+    """Run one side after another, as told; ``server <side>`` is what the database's process for it has used of the CPU."""
     sides = make(*arguments)
     pipe.send("ready")
     while (order := pipe.recv()) is not None:
         side, given = order
+        server = sides.get(f"server {side}", float)
+        before = time.process_time() + server()
         try:
-            pipe.send(sides[side](*given))
+            done, seconds = sides[side](*given)
+            pipe.send((done, seconds, time.process_time() + server() - before))
         except Exception as error:  # noqa: BLE001 - told to the process that asked, which raises
             pipe.send(f"{side}{given}: {type(error).__name__}: {error}")
+
+
+def server_cpu(pid: int) -> float:
+    """Seconds of CPU that a process on this machine has used; 0 if it runs elsewhere."""
+    schedule = Path(f"/proc/{pid}/schedstat")
+    return int(schedule.read_text(encoding="ascii").split()[0]) / 1e9 if schedule.exists() else 0.0
 
 
 @contextmanager

@@ -115,6 +115,7 @@ class BarePostgres:
         ids = [uuid.uuid4() for _ in range(JOBS)]
         self._db.cursor().executemany("insert into jobs values(%s, 0, 0)", [(job,) for job in ids])
         self._cursor = self._db.cursor()
+        self.server = self._db.info.backend_pid
         self._units = _Units(ids)
 
     def run(self, size: int, seconds: float) -> tuple[int, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import sqlite3
@@ -15,27 +16,30 @@ if TYPE_CHECKING:
 
     from bench.crew import Figure
 
-HEAD = ("what", "ratio", "ours /s", "bare /s", "rounds", "load")
+HEAD = ("what", "ratio", "ours /s", "bare /s", "CPU µs ours / bare", "rounds", "load")
 
 
 def cells(figure: Figure) -> tuple[str, ...]:
     """One line of the table; without a yardstick there is no ratio, and the spread is that of the rates."""
-    if figure.bare != figure.bare:  # noqa: PLR0124 - not a number
-        spread = f"{figure.lowest * figure.ours:,.0f}-{figure.highest * figure.ours:,.0f}"
-        return figure.name, "", f"{figure.ours:,.0f} ({spread})", "", str(figure.rounds), f"{figure.load:.1f}"
-    ratio = f"{figure.ratio:.2f} ({figure.lowest:.2f}-{figure.highest:.2f})"
-    return figure.name, ratio, f"{figure.ours:,.0f}", f"{figure.bare:,.0f}", str(figure.rounds), f"{figure.load:.1f}"
+    ratio, ours, bare = "", f"{figure.ours:,.0f}", f"{figure.bare:,.0f}"
+    cost = f"{figure.our_cost:.0f} / {figure.bare_cost:.0f}"
+    if math.isnan(figure.bare):
+        bare, cost = "", f"{figure.our_cost:.0f}"
+        ours += f" ({figure.lowest * figure.ours:,.0f}-{figure.highest * figure.ours:,.0f})"
+    else:
+        ratio = f"{figure.ratio:.2f} ({figure.lowest:.2f}-{figure.highest:.2f})"
+    return figure.name, ratio, ours, bare, cost, str(figure.rounds), f"{figure.load:.1f}"
 
 
 def line(figure: Figure) -> str:
     """For the terminal, as soon as it is known."""
-    name, ratio, ours, bare, _, load = cells(figure)
-    return f"{name:58} {ratio:18} {ours:>24} {bare:>9}  load {load}"
+    name, ratio, ours, bare, cost, _, load = cells(figure)
+    return f"{name:58} {ratio:18} {ours:>24} {bare:>9}  CPU {cost:>11}  load {load}"
 
 
 def markdown(figures: Iterable[Figure]) -> str:
     """The whole table."""
-    rows = [HEAD, ("---", "---", "---:", "---:", "---:", "---:"), *(cells(figure) for figure in figures)]
+    rows = [HEAD, ("---", "---", "---:", "---:", "---:", "---:", "---:"), *(cells(figure) for figure in figures)]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"
 
 

@@ -80,7 +80,11 @@ def main() -> int:
             print(report.line(figure), flush=True)
     finally:
         postgres_server.release()
-    slow = [figure.name for figure in found if figure.is_slower or ("claims" in figure.name and figure.ours < claims.REQUIRED)]
+    slow = [
+        figure.name
+        for figure in found
+        if figure.is_slower or ("claims" in figure.name and figure.ours < claims.REQUIRED)
+    ]
     about = report.machine()
     print("\n".join(f"{name}: {value}" for name, value in about.items()))
     print(f"below what is required: {'; '.join(slow) or 'nothing'}")

@@ -151,7 +151,10 @@ def parts(chosen: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Any]]]
         if chosen.part in ("stream", "all"):
             sizes = ((chosen.units, 500), (chosen.units // 10, 1))
             for units, group in sizes:
-                yield f"scale-stream-{kind}-{group}", lambda kind=kind, units=units, group=group: stream(kind, units, group)
+                yield (
+                    f"scale-stream-{kind}-{group}",
+                    lambda kind=kind, units=units, group=group: stream(kind, units, group),
+                )
         if chosen.part in ("follow", "all"):
             yield f"scale-follow-{kind}", lambda kind=kind: follow(kind, chosen.events, chosen.seed)
         if chosen.part in ("plans", "all"):

@@ -104,4 +104,6 @@ class BusyRetry:
         now = self.clock.monotonic()
         if (now - self._logged_at) * 1000 >= self.log_ms:
             self._logged_at = now
-            logger.info("busy writes: %(retried)d retried, %(recovered)d recovered, %(gave_up)d given up", dict(self.counts))
+            logger.info(
+                "busy writes: %(retried)d retried, %(recovered)d recovered, %(gave_up)d given up", dict(self.counts)
+            )

@@ -93,6 +93,13 @@ BEGIN
       GET DIAGNOSTICS n = ROW_COUNT;
       IF n <> jsonb_array_length(p_rest->'set') THEN RAISE EXCEPTION 'job rows' USING ERRCODE = '{bad}'; END IF;
     END IF;
+    IF p_rest ? 'claimed' THEN  -- as 'set', for the columns that a claim moves
+      UPDATE jobs_{p} j SET ({claimed}) = ({claimed_from})
+      FROM jsonb_to_recordset(p_rest->'claimed') x(id uuid, expected bigint, {claimed_types})
+      WHERE j.id = x.id AND j.version = x.expected;
+      GET DIAGNOSTICS n = ROW_COUNT;
+      IF n <> jsonb_array_length(p_rest->'claimed') THEN RAISE EXCEPTION 'job rows' USING ERRCODE = '{bad}'; END IF;
+    END IF;
     IF p_rest ? 'fence' THEN
       SELECT count(*) INTO n FROM jsonb_to_recordset(p_rest->'fence') x(id uuid, epoch bigint, token bigint)
         JOIN leases l ON l.job_id = x.id AND l.token = x.token AND l.epoch = x.epoch AND l.lease_until > v_now;
@@ -230,6 +237,13 @@ _FITTING: Final = """jobs_{p} j
 _COUNTED: Final = """PERFORM 1 FROM {fitting} 1 FOR UPDATE SKIP LOCKED;
           IF FOUND THEN v_tenants := v_tenants || v_tenant; END IF;"""
 
+#: The columns that a claim moves, ``started_at`` only once, with their types.
+CLAIMED: Final = {
+    **dict.fromkeys(("version", "updated_at", "token", "attempt", "last_attempt_at", "started_at"), "bigint"),
+    **dict.fromkeys(("status", "worker", "reason", "reason_text"), "text"),
+    **dict.fromkeys(("ready", "blocked"), "smallint"),
+}
+
 #: What a worker asks at each poll, and the promoter's look.
 _LOOKS: Final = (
     """
@@ -306,8 +320,17 @@ def claim_function(parity: int) -> str:
 def append_function(parity: int) -> str:
     """The DDL of the append for one generation."""
     columns = ", ".join(f'"{name}"' for name in JOB_COLUMNS if name != "id")
+    claimed = {
+        "claimed": ", ".join(CLAIMED),
+        "claimed_from": ", ".join(
+            f"coalesce(x.{name}, j.{name})" if name == "started_at" else f"x.{name}" for name in CLAIMED
+        ),
+        "claimed_types": ", ".join(f"{name} {kind}" for name, kind in CLAIMED.items()),
+    }
     codes = {"bad": NOT_AS_EXPECTED, "rewound": REWOUND, "epoch": EPOCH, "generation": GENERATION}
-    return _APPEND.format(p=parity, settings=_SETTINGS, nowait=f"{NOWAIT_MS}ms", lock=LOCK, columns=columns, **codes)
+    return _APPEND.format(
+        p=parity, settings=_SETTINGS, nowait=f"{NOWAIT_MS}ms", lock=LOCK, columns=columns, **claimed, **codes
+    )
 
 
 def look_functions(parity: int) -> list[str]:

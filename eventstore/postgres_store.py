@@ -54,7 +54,8 @@ _FUNCTION_ARGS: Final = 20
 _DURABLE: Final = "SELECT set_config('synchronous_commit', 'on', true)"
 #: Also one plan for each of our statements, whatever the statistics: the one that goes by an index.
 _PLANNED: Final = _DURABLE + "".join(
-    f", set_config('{name}', 'off', true)" for name in (*functions.SWITCHED_OFF, "enable_sort", "enable_incremental_sort")
+    f", set_config('{name}', 'off', true)"
+    for name in (*functions.SWITCHED_OFF, "enable_sort", "enable_incremental_sort")
 )
 #: The server has ended an idle or overlong transaction with its connection, before any COMMIT reached it.
 _IDLE_TOO_LONG: Final = ("25P03", "25P04")
@@ -473,7 +474,9 @@ class PostgresStore(SqlStore):
         return woken + promoted, rest
 
     def _look(self, parity: int, queues: Sequence[str], worker: str) -> tuple[Any, ...]:
-        found: tuple[Any, ...] = self.sql_rows(f"SELECT * FROM joblog_outlook_{parity}(%s, %s)", (list(queues), worker))[0]
+        found: tuple[Any, ...] = self.sql_rows(
+            f"SELECT * FROM joblog_outlook_{parity}(%s, %s)", (list(queues), worker)
+        )[0]
         return found
 
     def free_keys(self, parity: int) -> list[str]:
@@ -570,7 +573,10 @@ def _add_rest(rest: dict[str, list[Any]], append: Append) -> None:
             rest.setdefault("new", []).append(append.row)
         else:
             changes = {name: value for name, value in append.row.items() if name != "id"}
-            rest.setdefault("set", []).append({"id": job, "expected": append.expected, "c": changes})
+            if append.grant is not None and changes.keys() <= functions.CLAIMED.keys():
+                rest.setdefault("claimed", []).append({"id": job, "expected": append.expected, **changes})
+            else:
+                rest.setdefault("set", []).append({"id": job, "expected": append.expected, "c": changes})
     if append.evidence is not None:
         rest.setdefault("evidence", []).append({"job_id": job, "n": append.evidence})
     _add_lease(rest, append)

@@ -467,6 +467,8 @@ class SqliteStore(SqlStore):
         job = append.stream_id.bytes
         end: tuple[str, tuple[Any, ...]] | None = None
         if append.fence is not None:
+            if not append.row:
+                self._check_fence(cursor, append, now, boot)
             if append.fence.end:
                 end = ("", ())  # the fence held when the row was updated
             elif append.fence.renew:
@@ -489,6 +491,14 @@ class SqliteStore(SqlStore):
             row |= {"lease_until": now + g.micros, "boot_id": boot, "queue": g.queue, "gate": g.gate}
             row |= {"exclusive_key": g.exclusive_key, "presence": g.presence}
             self.statements.insert_lease.run(cursor, row)
+
+    @staticmethod
+    def _check_fence(cursor: Any, append: Append, now: int, boot: str) -> None:
+        """For an append that changes no row, whose update would check it."""
+        sql = "SELECT 1 FROM leases WHERE job_id = ? AND epoch = ? AND token = ? AND lease_until > ? AND boot_id = ?"
+        token = append.fence.token  # type: ignore[union-attr]
+        if cursor.execute(sql, (append.stream_id.bytes, *token, now, boot)).fetchone() is None:
+            raise ConflictError("the lease is not as expected")
 
     def _unblock(self, cursor: Any, exclusive_key: str, parity: int) -> None:
         cursor.execute(UNBLOCK.format(p=parity, key="?"), (exclusive_key,))

@@ -12,9 +12,7 @@ from tests import postgres_server as servers
 POSTGRES_FIXTURES = {"postgres_server", "postgres_url"}
 
 settings.register_profile("default", max_examples=50, deadline=None)
-settings.register_profile(
-    "nightly", max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+settings.register_profile("nightly", max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("JOBLOG_TEST_PROFILE", "default"))
 
 
@@ -41,7 +39,7 @@ def postgres_server() -> str:
 
 
 @pytest.fixture
-def postgres_url(postgres_server: str) -> Iterator[str]:  # noqa: ARG001 - its start is no test's time
+def postgres_url(postgres_server: str) -> Iterator[str]:
     """Give the URL of a new, empty PostgreSQL database."""
     with servers.fresh_database() as url:
         yield url

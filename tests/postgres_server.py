@@ -74,9 +74,7 @@ class Server:
         """Run one of PostgreSQL's programs to its end, as the server's user and in its folder."""
         command = [_programs(self.home) / program, *args]
         with tempfile.TemporaryFile("w+", encoding="utf-8") as output:  # a daemon would keep a pipe open
-            done = subprocess.run(
-                command, stdout=output, stderr=output, cwd=self.home, check=False, **_account()
-            )
+            done = subprocess.run(command, stdout=output, stderr=output, cwd=self.home, check=False, **_account())
             output.seek(0)
             said = output.read()
         if done.returncode:
@@ -86,9 +84,7 @@ class Server:
     def create(self) -> None:
         """Make the cluster: trust, UTF-8, and an order of text that is the same on every machine."""
         locale = ("--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8")
-        self.run(
-            "initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", *locale
-        )
+        self.run("initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", *locale)
         lines = [f"{name} = {value}\n" for name, value in SETTINGS.items()]
         with (self.data / "postgresql.conf").open("a", encoding="ascii") as settings:
             settings.writelines(lines)

@@ -10,7 +10,7 @@ from joblog.eventstore.append import Append, Fence, Takeover
 from joblog.workers.commands.held import Held
 from joblog.workers.commands.log import JobLog
 from tests.conformance.backends import Backend
-from tests.conformance.builders import LEASE, claim, claimed, refused, stored, submit, unit_append
+from tests.conformance.builders import LEASE, an_append, claim, claimed, refused, stored, submit, unit_append
 
 
 def test_the_holder_may_append(log: JobLog) -> None:
@@ -153,6 +153,15 @@ def test_other_changes_under_a_lease_are_fenced_too(backend: Backend, log: JobLo
     backend.clock.move(LEASE)
 
     assert log.store.renew([(held.job_id, held.token)], 1) == {held.job_id}
+
+
+@pytest.mark.parametrize(("grant", "lands"), [(1, True), (2, False)])
+def test_an_append_that_changes_no_row_is_fenced_too(log: JobLog, grant: int, lands: bool) -> None:
+    held = claimed(log)
+
+    answer = log.writer.append(an_append(held.job_id, 2, fence=Fence(Token(1, grant))))
+
+    assert isinstance(answer, LeaseLostError) is not lands
 
 
 def takeover(log: JobLog, held: Held, *, proven: bool = False) -> Append:

@@ -25,12 +25,12 @@ from pathlib import Path
 from typing import Final
 
 from tests import postgres_server as servers
-from tests.faults import answers_rig, fork_rig, postgres_rig, power_rig, rig, zombie
+from tests.faults import answers_rig, fork_rig, postgres_rig, power_rig, rig, worker_rig, zombie
 from tests.faults.rig import Report
 
 LEDGER: Final = rig.ROOT / "docs" / "evidence.jsonl"
 SHOWN: Final = 20  #: violations printed of one campaign
-ENOUGH_FOR_ALL_POINTS: Final = 15  #: kills a point, from which on each point must have been hit
+ENOUGH_FOR_ALL_POINTS: Final = 10  #: kills a point, from which on each point must have been hit
 SHARD_SECONDS: Final = 3600
 
 
@@ -89,6 +89,15 @@ CAMPAIGNS: Final = (
         long=100_000,
         shard=500,
         points=(*fork_rig.POINTS, *fork_rig.BIRTHS),
+    ),
+    Campaign(
+        "worker-kills",
+        "SIGKILL of real workers at every point of a unit's life, SQLite",
+        lambda report, count: worker_rig.run(report, kills=count),
+        merge=280,
+        long=20_000,
+        shard=280,
+        points=worker_rig.POINTS,
     ),
     Campaign(
         "kills-proof",

@@ -160,13 +160,16 @@ class ForkRig:
             self._points += [point for point in self.points if not self.report.fired[point]]  # these first
         return self._points.pop()
 
+    def route(self, point: str) -> tuple[str, int]:
+        return route(point)
+
     def plans(self, run: int) -> list[Plan]:
         """One child, or two at once; only a lonely one moves the clock."""
         names = [f"{self.report.seed:x}.{run}.{child}" for child in range(2 if self.rng.random() < 0.2 else 1)]
         made: list[Plan] = []
         for name in names:
             point = self._next_point()
-            must, most = ("", 0) if point == ANY_MOMENT else route(point)
+            must, most = ("", 0) if point == ANY_MOMENT else self.route(point)
             hit = self.rng.randint(1, most) if most and self.report.fired[point] else 1
             steps, keys, close = self.rng.randint(3, 8), 12 + run % LIFE // 3, self.rng.random() < 0.5
             made.append(Plan(name, name, point, hit, must, steps, keys, close, frozenset(names)))

@@ -310,9 +310,11 @@ class Oracle:
     """Judges one database, again and again.
 
     *slack* is how far an instant that a process stamps may be from the store's: nothing where they share a clock.
+    Without *effects* the bodies of units are not in the story, and judged by others.
     """
 
-    def __init__(self, *, slack: timedelta = timedelta(0)) -> None:
+    def __init__(self, *, slack: timedelta = timedelta(0), effects: bool = True) -> None:
+        self._effects = effects
         self._slack = slack // timedelta(microseconds=1)
         self.digests: list[str] = []  #: of each position judged so far
         self._forget()
@@ -368,7 +370,8 @@ class Oracle:
         self._check_state(reader)
         if story is not None:
             self._check_acknowledged(story, reader)
-            self._check_effects(story, self._streams.keys() if full else touched)
+            if self._effects:
+                self._check_effects(story, self._streams.keys() if full else touched)
 
     # -- the log -------------------------------------------------------------------------------------------------
 

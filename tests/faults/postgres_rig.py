@@ -109,9 +109,8 @@ class CrashRig:
     def work(self, run: str, alive: frozenset[str]) -> None:
         """Work until told to stop; a server that goes away ends no process."""
         journal = Journal(self.journal, run)
-        while (log := self._opened(run)) is None:  # it may be hurt already
+        while (log := self._opened(run, journal)) is None:  # it may be hurt already
             self._tick.wait(0.05)
-        watch(log, journal)
         keys = 20 + 3 * self._run
         script = Script(log, journal, random.Random(run), keys=keys, expected=BROKEN, weights={"epoch": 0})
         script.alive = alive
@@ -122,11 +121,13 @@ class CrashRig:
                 self._tick.wait(0.01)
         log.close()
 
-    def _opened(self, run: str) -> JobLog | None:
+    def _opened(self, run: str, journal: Journal) -> JobLog | None:
         try:
-            return self.open(self.url, ids=RunIds(run))
+            log = self.open(self.url, ids=RunIds(run))
+            watch(log, journal)
         except StoreUnavailableError:
             return None
+        return log
 
     # -- in the parent -----------------------------------------------------------------------------------------------
 

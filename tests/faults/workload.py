@@ -7,9 +7,11 @@ from the run, and on SQLite its time from a clock that all processes of a rig sh
 import mmap
 import random
 import struct
+from asyncio import AbstractEventLoop, Future
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 from zlib import crc32
@@ -110,6 +112,19 @@ class WatchedWriter(GroupWriter):
             if isinstance(answer, Stored):
                 self.last = append
         return answers
+
+    def append_soon(self, appends: Any, loop: AbstractEventLoop) -> list[Future[Answer]]:
+        batch = list(appends)
+        for append in batch:
+            self.journal.sent(append)
+        futures = super().append_soon(batch, loop)
+        for append, future in zip(batch, futures, strict=True):
+            future.add_done_callback(partial(self._heard, append))
+        return futures
+
+    def _heard(self, append: Append, future: Future[Answer]) -> None:
+        if not future.cancelled():
+            self.journal.answered(append, future.result())
 
     def append_atomic(self, appends: list[Append]) -> list[tuple[int, Append]] | JobLogError:
         for append in appends:

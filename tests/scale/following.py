@@ -20,6 +20,7 @@ from typing import Any, Final
 import psycopg
 
 from joblog import JobLog, JobSpec, LeasePolicy
+from joblog.domain.errors import JobLogError
 from joblog.eventstore import failpoint
 from joblog.eventstore.opening import open_store
 from joblog.eventstore.store import LoggedEvent, Store
@@ -118,9 +119,10 @@ def run_writer(pipe: Connection, url: str, seed: int, events: int) -> None:
             n += len(units)
             work.append((one, units, {"cursor": {"row": n}}))
         answers = log.complete_many(work)
-        if refused := [answer for answer in answers if isinstance(answer, Exception)]:
-            raise refused[0]
-        position = max(position, *(int(answer) for answer in answers))  # type: ignore[call-overload]
+        for answer in answers:
+            if isinstance(answer, JobLogError):
+                raise answer
+            position = max(position, answer)
         if chance.random() < 0.5:
             tick.wait(chance.random() * LONGEST_DELAY)
     log.close()
@@ -199,7 +201,9 @@ def faults(found: dict[str, Followed], events: int) -> list[str]:
     """What no reader may have seen, or missed."""
     truth = found["truth"]
     wrong = [f"{name}: {fault}" for name, seen in found.items() for fault in seen.faults]
-    wrong += [f"{name} read {seen.events} of {truth.events}" for name, seen in found.items() if seen.events != truth.events]
+    wrong += [
+        f"{name} read {seen.events} of {truth.events}" for name, seen in found.items() if seen.events != truth.events
+    ]
     wrong += [f"{name} read other events" for name, seen in found.items() if seen.digest != truth.digest]
     if truth.events < events:
         wrong.append(f"only {truth.events} events were written")

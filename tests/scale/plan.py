@@ -92,7 +92,8 @@ def prepare(log: JobLog, rows: int, differs: dict[str, str]) -> None:
     log.submit(JobSpec("holder", {}, key="holder", exclusive_key="held"))
     assert len(log.claim("holder")) == 1
     log.submit_many(
-        JobSpec("wanted", {}, key=f"wanted-{n}", tenant=f"tenant-{n % 3}", priority=0, **_special(n)) for n in range(2 * LIMIT)
+        JobSpec("wanted", {}, key=f"wanted-{n}", tenant=f"tenant-{n % 3}", priority=0, **_special(n))
+        for n in range(2 * LIMIT)
     )
     log.control_queue("default", "limit", Actor("probe"), slots=10 * LIMIT)
     log.store.set_gate("shut", None, log.store.now() + 24 * HOUR)
@@ -307,7 +308,9 @@ def faults(found: Found) -> list[str]:
             if command == name:
                 for statement, some in seen.plans.items():
                     plans.setdefault(statement, set()).update(some)
-        wrong += [f"{name}: {len(some)} plans of {text}: {sorted(some)}" for text, some in plans.items() if len(some) > 1]
+        wrong += [
+            f"{name}: {len(some)} plans of {text}: {sorted(some)}" for text, some in plans.items() if len(some) > 1
+        ]
     for (backlog, name, stage), seen in found.items():
         wrong += [f"{name}, {backlog}, {stage}: {fault}" for fault in _scans(seen)]
         same = found["few queued" if backlog == "many queued" else "none", name, stage]

@@ -25,7 +25,9 @@ class Streamed:
     units: int
     group: int
     seconds: float
-    micros: tuple[float, ...]  #: CPU per unit, of this process and of its server's, part by part: other programs don't count
+    micros: tuple[
+        float, ...
+    ]  #: CPU per unit, of this process and of its server's, part by part: other programs don't count
     resident: tuple[int, ...]  #: bytes of this process' memory at the end of each part
     load_ms: float  #: best of some loads of the job after its last unit
     events: int
@@ -87,7 +89,9 @@ def stream(url: str, *, units: int, group: int, tell: Callable[[str], None] = la
         job = log.job(job_id)
         if (job.done, job.sequence) != (units, units):
             raise AssertionError(f"{job.done} units done, checkpoint at {job.sequence}, of {units}")
-        return Streamed(units, group, seconds, tuple(micros), tuple(memory), load_ms(log, held.job_id), log.store.head())
+        return Streamed(
+            units, group, seconds, tuple(micros), tuple(memory), load_ms(log, held.job_id), log.store.head()
+        )
 
 
 def load_ms(log: JobLog, job_id: object, tries: int = 20) -> float:

@@ -308,6 +308,13 @@ BEGIN
       GET DIAGNOSTICS n = ROW_COUNT;
       IF n <> jsonb_array_length(p_rest->'set') THEN RAISE EXCEPTION 'job rows' USING ERRCODE = 'JL001'; END IF;
     END IF;
+    IF p_rest ? 'claimed' THEN  -- as 'set', for the columns that a claim moves
+      UPDATE jobs_0 j SET (version, updated_at, token, attempt, last_attempt_at, started_at, status, worker, reason, reason_text, ready, blocked) = (x.version, x.updated_at, x.token, x.attempt, x.last_attempt_at, coalesce(x.started_at, j.started_at), x.status, x.worker, x.reason, x.reason_text, x.ready, x.blocked)
+      FROM jsonb_to_recordset(p_rest->'claimed') x(id uuid, expected bigint, version bigint, updated_at bigint, token bigint, attempt bigint, last_attempt_at bigint, started_at bigint, status text, worker text, reason text, reason_text text, ready smallint, blocked smallint)
+      WHERE j.id = x.id AND j.version = x.expected;
+      GET DIAGNOSTICS n = ROW_COUNT;
+      IF n <> jsonb_array_length(p_rest->'claimed') THEN RAISE EXCEPTION 'job rows' USING ERRCODE = 'JL001'; END IF;
+    END IF;
     IF p_rest ? 'fence' THEN
       SELECT count(*) INTO n FROM jsonb_to_recordset(p_rest->'fence') x(id uuid, epoch bigint, token bigint)
         JOIN leases l ON l.job_id = x.id AND l.token = x.token AND l.epoch = x.epoch AND l.lease_until > v_now;
@@ -569,6 +576,13 @@ BEGIN
       WHERE j.id = x.id AND j.version = x.expected;
       GET DIAGNOSTICS n = ROW_COUNT;
       IF n <> jsonb_array_length(p_rest->'set') THEN RAISE EXCEPTION 'job rows' USING ERRCODE = 'JL001'; END IF;
+    END IF;
+    IF p_rest ? 'claimed' THEN  -- as 'set', for the columns that a claim moves
+      UPDATE jobs_1 j SET (version, updated_at, token, attempt, last_attempt_at, started_at, status, worker, reason, reason_text, ready, blocked) = (x.version, x.updated_at, x.token, x.attempt, x.last_attempt_at, coalesce(x.started_at, j.started_at), x.status, x.worker, x.reason, x.reason_text, x.ready, x.blocked)
+      FROM jsonb_to_recordset(p_rest->'claimed') x(id uuid, expected bigint, version bigint, updated_at bigint, token bigint, attempt bigint, last_attempt_at bigint, started_at bigint, status text, worker text, reason text, reason_text text, ready smallint, blocked smallint)
+      WHERE j.id = x.id AND j.version = x.expected;
+      GET DIAGNOSTICS n = ROW_COUNT;
+      IF n <> jsonb_array_length(p_rest->'claimed') THEN RAISE EXCEPTION 'job rows' USING ERRCODE = 'JL001'; END IF;
     END IF;
     IF p_rest ? 'fence' THEN
       SELECT count(*) INTO n FROM jsonb_to_recordset(p_rest->'fence') x(id uuid, epoch bigint, token bigint)

@@ -31,7 +31,6 @@ from tests.conformance.builders import Side, armed, claim, ids, whole_log
 from tests.postgres_server import fresh_database
 from tests.workers.commands.builders import HOUR, ROOT, assert_sound, topics
 
-POINTS = ("outbox.read", "outbox.submitted", "outbox.deleted")
 ORDERS = sa.Table("orders", sa.MetaData(), sa.Column("id", sa.Integer, primary_key=True))
 
 
@@ -227,105 +226,20 @@ def test_a_log_that_can_not_take_it_leaves_it_in_the_outbox(log: JobLog, app: sa
     assert log.drain_outbox() == 1
 
 
-class Killed(Exception):  # noqa: N818 - what a test raises where a process would be killed
-    pass
 
 
-@pytest.mark.parametrize("point", POINTS)
-def test_a_move_that_was_interrupted_is_made_once(log: JobLog, app: sa.Engine, point: str) -> None:
-    jobs = [order(log, app, JobSpec("import"), number) for number in range(3)]
-
-    def die() -> None:
-        raise Killed
-
-    with armed(point, die), pytest.raises(Killed):
-        log.drain_outbox()
-    log.drain_outbox()
-
-    assert waiting(app) == 0
-    assert [event.stream_id for event in whole_log(log.store)] == jobs
 
 
-DRAIN = """
-import os, signal, sys
-from joblog.eventstore import failpoint
-from joblog.workers.commands.log import JobLog
-failpoint.arm(sys.argv[2], lambda: os.kill(os.getpid(), signal.SIGKILL))
-with JobLog.open(sys.argv[1]) as log:
-    log.drain_outbox()
-"""
 
 
-@pytest.mark.faults
-@pytest.mark.parametrize("point", POINTS)
-def test_a_process_that_is_killed_while_it_moves_leaves_the_rest_to_others(
-    log: JobLog, app: sa.Engine, database: Backend, point: str
-) -> None:
-    jobs = [order(log, app, JobSpec("import"), number) for number in range(3)]
-
-    done = subprocess.run(
-        [sys.executable, "-c", DRAIN, database.url, point],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": "src"},
-        check=False,
-        timeout=60,
-    )
-    assert done.returncode == -signal.SIGKILL
-    log.drain_outbox()
-
-    assert waiting(app) == 0
-    assert [event.stream_id for event in whole_log(log.store)] == jobs
 
 
-def test_two_that_move_at_once_make_each_job_once(log: JobLog, app: sa.Engine, database: Backend) -> None:
-    jobs = [order(log, app, JobSpec("import"), number) for number in range(20)]
-    logs = [log, *(database.open() for _ in range(3))]
-    start = Barrier(len(logs))
-
-    def drain(log: JobLog) -> int:
-        start.wait()
-        return log.drain_outbox(limit=7) + log.drain_outbox(limit=7) + log.drain_outbox()
-
-    for side in [Side(lambda log=log: drain(log)) for log in logs]:  # type: ignore[misc]
-        side.result()
-
-    assert waiting(app) == 0
-    assert sorted(event.stream_id for event in whole_log(log.store)) == sorted(jobs)
 
 
-def test_an_outbox_in_another_database(log: JobLog, elsewhere: sa.Engine) -> None:
-    jobs = [order(log, elsewhere, JobSpec("import"), number) for number in range(3)]
-
-    assert log.drain_outbox() == 0
-    assert [log.drain_outbox(elsewhere, limit=2) for _ in range(3)] == [2, 1, 0]
-    assert [event.stream_id for event in whole_log(log.store)] == jobs
-    assert waiting(elsewhere) == 0
 
 
-@pytest.mark.parametrize("point", POINTS)
-def test_a_move_from_another_database_that_was_interrupted_is_made_once(
-    log: JobLog, elsewhere: sa.Engine, point: str
-) -> None:
-    job_id = order(log, elsewhere, JobSpec("import"))
-
-    def die() -> None:
-        raise Killed
-
-    with armed(point, die), pytest.raises(Killed):
-        log.drain_outbox(elsewhere)
-    log.drain_outbox(elsewhere)
-
-    assert (waiting(elsewhere), topics(log, job_id)) == (0, ["submitted"])
 
 
-def test_a_log_of_one_kind_takes_from_a_database_of_another(sqlite_url: str, postgres_url: str) -> None:
-    with an_engine(postgres_url) as engine, JobLog.open(sqlite_url) as log:
-        ORDERS.create(engine)
-        schema.outbox.create(engine)
-        job_id = order(log, engine, JobSpec("import"))
-
-        assert log.drain_outbox(engine) == 1
-        assert log.row(job_id)["status"] == "queued"
 
 
 def test_the_applications_connection_to_the_logs_file_makes_no_checkpoints(

@@ -1,0 +1,65 @@
+"""Real workers are killed at every point of a unit's life, and others go on; nothing is done twice that may not be."""
+
+from collections import Counter
+from collections.abc import Sequence
+from uuid import UUID
+
+import pytest
+
+from joblog.eventstore.failpoint import WORKER_POINTS
+from tests.faults import operations, worker_rig
+from tests.faults.campaign import start_shard
+from tests.faults.oracle import JobTrace
+from tests.faults.worker_rig import WorkerRig
+
+pytestmark = pytest.mark.faults
+
+
+def test_every_point_of_the_workers_is_killed_at() -> None:
+    assert set(WORKER_POINTS) <= set(worker_rig.POINTS) == set(WorkerRig.points)
+
+
+def test_every_kind_of_job_that_leads_somewhere_is_there() -> None:
+    kinds = {operations.jobs.get(kind).kind for kind in (*operations.ALL, *operations.KINDS.values())}
+
+    assert kinds >= set(operations.ALL)
+
+
+def a_trace(*units: str, grants: int = 1) -> JobTrace:
+    trace = JobTrace(UUID(int=1), lambda *_: None, 0)
+    trace.units = dict.fromkeys(units, (1, b""))
+    trace.token = (1, grants)
+    return trace
+
+
+@pytest.mark.parametrize(
+    ("rows", "exact", "good"),
+    [
+        (range(5), True, True),
+        (range(10), True, False),  # another batch than those recorded
+        (range(10), False, True),  # in another database its record may be on its way
+        (range(15), False, False),
+        ((0, 0, 1, 2, 3, 4), True, False),  # a row twice
+        (range(1, 6), True, False),
+        ((), True, False),
+    ],
+)
+def test_rows_count_exactly_once(rows: Sequence[int], exact: bool, good: bool) -> None:
+    found = worker_rig._check_rows(a_trace("rows:0"), {UUID(int=1).hex: list(rows)}, exact=exact)
+
+    assert (found == []) is good
+
+
+@pytest.mark.parametrize(("times", "grants", "good"), [(1, 1, True), (2, 1, False), (2, 2, True), (0, 1, False)])
+def test_a_body_runs_at_least_once_and_at_most_once_a_grant(times: int, grants: int, good: bool) -> None:
+    effects = Counter({(UUID(int=1), "step:s0"): times})
+
+    assert (worker_rig._check_bodies(a_trace("step:s0", grants=grants), effects) == []) is good
+
+
+def test_kills_of_workers_leave_a_good_log_and_no_work_twice() -> None:
+    report = start_shard("worker-kills", seed=1, count=30)
+
+    assert report.violations == []
+    assert report.fired.total() >= 30
+    assert report.counts["acked"] > 100
