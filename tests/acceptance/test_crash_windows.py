@@ -83,7 +83,7 @@ def test_crw_08_a_stored_retry_is_neither_lost_nor_early(site: Site) -> None:
     assert waiting.status is Status.WAITING
     job = site.finish(job_id)
 
-    assert (job.status, job.unit_attempt) == (Status.COMPLETED, 0)
+    assert (job.status, job.failures) == (Status.COMPLETED, 1)
     again = next(e for e in reversed(site.log.store.read(job_id)) if e.topic.endswith("claimed"))
     claimed = site.log.mapper.decode(job_id, *again).timestamp
     assert claimed >= waiting.due_at
