@@ -58,7 +58,8 @@ class OurAppends:
     @property
     def server(self) -> int:
         """The process of the server that serves the appends of this one."""
-        pinned = self._log.store._append_pin  # noqa: SLF001
+        store: Any = self._log.store
+        pinned = store._append_pin
         pinned.open()
         return int(pinned.driver.info.backend_pid)
 

@@ -72,10 +72,8 @@ class Crew:
             for side in (ours, bare) if turn % 2 == 0 else (bare, ours):
                 rates[side].append(self.rate(side, *arguments))
         ratios = [one.per_second / other.per_second for one, other in zip(rates[ours], rates[bare], strict=True)]
-        speeds = [statistics.median(rate.per_second for rate in rates[side]) for side in (ours, bare)]
-        costs = [statistics.median(rate.micros for rate in rates[side]) for side in (ours, bare)]
-        middle = statistics.median(ratios)
-        return Figure(name, middle, min(ratios), max(ratios), *speeds, *costs, rounds, os.getloadavg()[0])
+        spread = (statistics.median(ratios), min(ratios), max(ratios))
+        return Figure(name, *spread, *_speeds(rates[ours], rates[bare]), rounds, os.getloadavg()[0])
 
     def measure(self, name: str, side: str, arguments: Sequence[Any], rounds: int) -> Figure:
         """One side alone: no bare figure, and the spread of its rates against their median."""
@@ -88,6 +86,13 @@ class Crew:
 
 
 NONE = float("nan")
+
+
+def _speeds(ours: Sequence[Rate], bare: Sequence[Rate]) -> tuple[float, float, float, float]:
+    """The middle of the rates, ours and bare, and of the costs."""
+    speeds = [statistics.median(rate.per_second for rate in side) for side in (ours, bare)]
+    costs = [statistics.median(rate.micros for rate in side) for side in (ours, bare)]
+    return speeds[0], speeds[1], costs[0], costs[1]
 
 
 def _serve(pipe: Connection, make: Callable[..., dict[str, Any]], arguments: tuple[Any, ...]) -> None:

@@ -124,7 +124,7 @@ class BarePostgres:
 
     def _write(self, size: int) -> None:
         e, u, r = self._units.group(size)
-        columns = ([x[0] for x in e], [x[1] for x in e], [x[2] for x in e], [x[3] for x in e])
+        columns: tuple[list[Any], ...] = ([x[0] for x in e], [x[1] for x in e], [x[2] for x in e], [x[3] for x in e])
         columns += ([x[0] for x in u], [x[1] for x in u], [x[0] for x in r])
         self._cursor.execute("select bare_append(%b, %b, %b, %b, %b, %b, %b)", columns, prepare=True)
 

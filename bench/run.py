@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 ROOT = Path(__file__).resolve().parent.parent
 for folder in (ROOT / "src", ROOT):
@@ -52,14 +52,14 @@ def figures(chosen: argparse.Namespace) -> Iterator[Figure]:
     """All that was asked for, one after another."""
     from bench import append, claims
 
-    common = {"rounds": chosen.rounds, "seconds": chosen.seconds, "folder": chosen.folder}
+    common: dict[str, Any] = {"rounds": chosen.rounds, "seconds": chosen.seconds, "folder": chosen.folder}
     sizes = tuple(int(size) for size in chosen.sizes.split(","))
     modes = tuple(chosen.modes.split(","))
     for kind in chosen.kinds.split(","):
         for processes in (int(count) for count in chosen.processes.split(",")):
             if chosen.only != "claims":
                 for delay in (float(seconds) for seconds in chosen.delays.split(",")):
-                    more = {"delay": delay, "modes": modes, "sizes": sizes}
+                    more: dict[str, Any] = {"delay": delay, "modes": modes, "sizes": sizes}
                     yield from append.figures(kind, processes=processes, **more, **common)
             if chosen.only != "append":
                 yield from claims.figures(kind, processes=processes, **common)

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,7 @@ LARGEST_GROWTH = 1.2  #: cost of a unit at the end against the start
 LARGEST_LEAK = 8.0  #: bytes a unit: 1,000,000 units would leave 8 MB
 LONGEST_LOAD = 20.0  #: milliseconds
 
-Part = "tuple[dict[str, Any], list[str]]"  #: figures, and what is not as it must be
+Part = tuple[dict[str, Any], list[str]]  #: figures, and what is not as it must be
 
 
 @contextmanager
@@ -145,7 +146,7 @@ def keep(name: str, figures: dict[str, Any], wrong: list[str], seconds: float) -
         file.write(json.dumps(line) + "\n")
 
 
-def parts(chosen: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Any]]]:
+def parts(chosen: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Part]]]:
     """The runs that were asked for."""
     for kind in chosen.kinds.split(","):
         if chosen.part in ("stream", "all"):
@@ -153,12 +154,12 @@ def parts(chosen: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Any]]]
             for units, group in sizes:
                 yield (
                     f"scale-stream-{kind}-{group}",
-                    lambda kind=kind, units=units, group=group: stream(kind, units, group),
+                    partial(stream, kind, units, group),
                 )
         if chosen.part in ("follow", "all"):
-            yield f"scale-follow-{kind}", lambda kind=kind: follow(kind, chosen.events, chosen.seed)
+            yield f"scale-follow-{kind}", partial(follow, kind, chosen.events, chosen.seed)
         if chosen.part in ("plans", "all"):
-            yield f"scale-plans-{kind}", lambda kind=kind: plans(kind, chosen.rows)
+            yield f"scale-plans-{kind}", partial(plans, kind, chosen.rows)
 
 
 def main() -> int:

@@ -126,7 +126,7 @@ class GroupWriter:
             return self._settle_together(requests, error)
         except JobLogError as error:
             return requests[0].doubts[-1] if requests[0].doubts else error
-        self._on_commit(any(append.row.get("ready") for append in appends))
+        self._tell(any(append.row.get("ready") for append in appends))
         placed: list[tuple[int, Append]] = []
         for append in appends:
             placed.append((first, append))
@@ -406,7 +406,7 @@ class GroupWriter:
             first = self.store.read(append.stream_id, after=append.expected, limit=1)
             if not first:
                 return doubt
-            if event_id(first[0].state) != append.event_id:
+            if not append.event_id or event_id(first[0].state) != append.event_id:
                 return answer
             # It landed between the refusal and this look: the last read decides, not the first.
             position = self.store.position_of(append.stream_id, append.expected + 1)
@@ -459,7 +459,14 @@ class GroupWriter:
         for request in requests:
             if request.ready is not None and request.answer is not None:
                 request.ready.release()
-        self._on_commit(any(request.append.row.get("ready") for request in requests))
+        self._tell(any(request.append.row.get("ready") for request in requests))
+
+    def _tell(self, ready: bool) -> None:  # noqa: FBT001 - as ``on_commit``
+        """Wake whoever follows the log; a fault of theirs changes nothing that was written."""
+        try:
+            self._on_commit(ready)
+        except Exception:
+            logger.exception("a follower of the log failed to be woken")
 
     @staticmethod
     def _deliver(requests: list[_Request]) -> None:

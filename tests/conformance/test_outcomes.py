@@ -1,6 +1,6 @@
 """An append ends ok, refused or unknown; sent again it is the same one, and unknown is never guessed (S1, S2)."""
 
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import orjson
 import pytest
@@ -189,6 +189,17 @@ def test_a_refusal_after_a_lost_try_is_definite_once_the_version_is_taken(
 
     assert isinstance(refused(answer), VersionConflictError)
     assert [stored(answer) for answer in log.writer.append_many(batch[1:])] == [4] * (batch_size - 1)
+
+
+def test_an_event_without_an_id_is_not_taken_for_ours_after_a_lost_try(backend: Backend, log: JobLog) -> None:
+    append, rival = (Append(UUID(int=7), 0, [EventRow(1, "test.happened", b"{}")], event_id="") for _ in range(2))
+    log.writer.append(an_append())
+
+    with armed("append.before_commit", once(backend.lost())):
+        log.busy.wait = lambda _: backend.slip_in(rival)
+        answer = log.writer.append(append)
+
+    assert isinstance(refused(answer), VersionConflictError)
 
 
 def test_a_refusal_without_doubt_is_definite(log: JobLog) -> None:

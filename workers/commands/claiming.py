@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +15,7 @@ from ...domain.errors import (
     LeaseHeldError,
     LeaseLostError,
     StoreBusyError,
+    StoreError,
     UnknownEventError,
     UnknownOutcomeError,
     VersionConflictError,
@@ -188,6 +190,8 @@ def renew(log: JobLog, held: Iterable[Held]) -> list[Held]:
     for one in mine:
         if one.job_id in renewed:
             one.renewed(asked_at)
+    with suppress(StoreError):
+        log.measure_clock()  # ours may have been stepped since
     return [one for one in mine if one.job_id not in renewed]
 
 

@@ -1,6 +1,5 @@
 """Commands to all jobs that a queue has: with a cut-off, with a generation, and to be sent again after a crash."""
 
-from collections.abc import Callable
 from uuid import UUID
 
 import pytest
@@ -13,13 +12,9 @@ from joblog.workers.commands.log import JobLog
 from tests.clocks import START
 from tests.conformance.backends import Backend
 from tests.conformance.builders import claim, claimed, submit
-from tests.workers.commands.builders import HOUR, an_actor, claim_again, future, in_status, last, status, topics
+from tests.workers.commands.builders import HOUR, an_actor, future, in_status, last, status, topics
 
 REQUEST = "cancel-everything-of-this-queue"
-
-
-
-
 
 
 def statuses(log: JobLog, jobs: list[UUID]) -> list[str]:
@@ -80,7 +75,8 @@ def test_jobs_that_come_later_are_left(log: JobLog) -> None:
     late: list[UUID] = []
 
     def may() -> bool:
-        late.append(submit(log, priority=0))
+        if len(late) < 10:
+            late.append(submit(log, priority=0))
         return True
 
     log.command_queue("default", "cancel", an_actor(), may=may)
@@ -88,8 +84,6 @@ def test_jobs_that_come_later_are_left(log: JobLog) -> None:
     first, *others = late  # submitted right before the command itself was appended
     assert statuses(log, [*early, first]) == ["cancelled"] * 4
     assert set(statuses(log, others)) == {"queued"}
-
-
 
 
 def test_many_pages_of_jobs_are_reached(log: JobLog, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,12 +123,6 @@ def test_a_job_that_comes_back_all_the_time_is_commanded_once(log: JobLog, backe
     assert topics(log, held.job_id).count("pause-requested") == 1
 
 
-
-
-
-
-
-
 def test_the_same_request_again_gives_the_first_answer(log: JobLog) -> None:
     job_id = submit(log)
     first = log.command_queue("default", "pause", an_actor(request=REQUEST))
@@ -145,10 +133,13 @@ def test_the_same_request_again_gives_the_first_answer(log: JobLog) -> None:
     assert log.row(job_id)["status"] == "queued"
 
 
+def test_a_command_that_was_finished_is_not_superseded_by_a_later_one(log: JobLog) -> None:
+    submit(log)
+    first = log.command_queue("default", "pause", an_actor(request=REQUEST))
+    log.command_queue("default", "resume", an_actor())
 
-
-
-
+    assert log.command_queue("default", "pause", an_actor(request=REQUEST)) == first == (1, 1, 0, False)
+    assert told(log).count("bulk-finished") == 2
 
 
 def test_two_commands_whose_request_ids_begin_alike_are_two(log: JobLog) -> None:

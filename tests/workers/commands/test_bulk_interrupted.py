@@ -5,16 +5,12 @@ from uuid import UUID
 
 import pytest
 
-from joblog.domain.errors import ForbiddenError, InvalidFieldError, RequestConflictError
 from joblog.domain.identity import queue_stream
 from joblog.workers.commands import queueing
-from joblog.workers.commands.answers import BulkAnswer
 from joblog.workers.commands.log import JobLog
-from tests.clocks import START
 from tests.conformance.backends import Backend
-from tests.conformance.builders import claim, claimed, submit
-from tests.workers.commands.builders import HOUR, an_actor, claim_again, future, in_status, last, status, topics
-
+from tests.conformance.builders import submit
+from tests.workers.commands.builders import an_actor, claim_again, in_status, status, topics
 
 REQUEST = "cancel-everything-of-this-queue"
 

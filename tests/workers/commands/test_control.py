@@ -1,9 +1,5 @@
 """What operators may do to a job in each status, and who may (STA-01, STA-03, STA-11)."""
 
-from collections.abc import Iterator
-from contextlib import suppress
-from itertools import count
-from threading import Event
 from uuid import uuid4
 
 import pytest
@@ -21,8 +17,8 @@ from joblog.domain.errors import (
 from joblog.workers.commands.control import ACTIONS
 from joblog.workers.commands.log import JobLog
 from tests.conformance.backends import Backend
-from tests.conformance.builders import Side, claim, claimed, submit, unit_append
-from tests.workers.commands.builders import an_actor, assert_sound, die, in_status, last, status, topics
+from tests.conformance.builders import claim, submit
+from tests.workers.commands.builders import an_actor, in_status, last, status, topics
 
 STATUSES = (
     "queued", "running", "running, to pause", "running, to cancel", "waiting", "paused", "failed", "completed", "cancelled",
@@ -147,8 +143,6 @@ def test_a_command_for_a_version_is_refused_once_the_job_has_moved_on(log: JobLo
     assert status(log, job_id) == ("paused", "operator")
 
 
-
-
 def test_a_right_that_was_withdrawn_meanwhile_counts(log: JobLog) -> None:
     """CTL-07: asked inside, right before the append."""
     job_id = submit(log)
@@ -165,18 +159,6 @@ def test_a_right_that_was_withdrawn_meanwhile_counts(log: JobLog) -> None:
     assert topics(log, job_id) == ["submitted"]
     assert log.store.receipt(an_actor(request="r").request_id) is None
     assert log.command("cancel", job_id, an_actor(request="r"), may=lambda: True).status == "cancelled"
-
-
-
-
-
-
-
-
-
-
-
-
 
 
 @pytest.mark.parametrize("before", ["queued", "running"])

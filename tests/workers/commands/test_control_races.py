@@ -4,25 +4,18 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
 from threading import Event
-from uuid import uuid4
 
 import pytest
 
 from joblog.domain.errors import (
     ForbiddenError,
-    InputError,
-    InvalidFieldError,
-    JobNotFoundError,
-    StateError,
     SupersededError,
     VersionConflictError,
-    WrongStateError,
 )
-from joblog.workers.commands.control import ACTIONS
 from joblog.workers.commands.log import JobLog
 from tests.conformance.backends import Backend
-from tests.conformance.builders import Side, claim, claimed, submit, unit_append
-from tests.workers.commands.builders import an_actor, assert_sound, die, in_status, last, status, topics
+from tests.conformance.builders import Side, claimed, submit, unit_append
+from tests.workers.commands.builders import an_actor, assert_sound, die, status, topics
 
 
 def test_a_command_for_a_version_is_not_decided_again_on_another(log: JobLog, backend: Backend) -> None:

@@ -1,22 +1,17 @@
 """Deaths that count against a unit, and those that say nothing about it: reboots, raised epochs."""
 
-from datetime import timedelta
 from uuid import UUID
 
 import pytest
 
-from joblog.domain.errors import InputError, JobNotFoundError, LeaseHeldError, LeaseLostError, UnitDoneError
+from joblog.domain.errors import LeaseLostError
 from joblog.domain.identity import LOG_STREAM
 from joblog.domain.job import CRASH_LIMIT
-from joblog.domain.lease import LeasePolicy, Token
-from joblog.eventstore.store import LeaseRow
-from joblog.workers.commands import claiming
-from joblog.workers.commands.answers import Reclaimed
+from joblog.domain.lease import Token
 from joblog.workers.commands.log import JobLog
-from tests.clocks import START
 from tests.conformance.backends import Backend
-from tests.conformance.builders import armed, claim, claimed, ids, once, submit
-from tests.workers.commands.builders import SECOND, an_actor, claim_again, die, future, last, status, topics, units
+from tests.conformance.builders import claim, claimed, submit
+from tests.workers.commands.builders import an_actor, claim_again, die, last, status, units
 
 
 def crash(log: JobLog, backend: Backend, job_id: UUID) -> None:

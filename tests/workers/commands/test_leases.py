@@ -5,26 +5,21 @@ from uuid import UUID
 
 import pytest
 
-from joblog.domain.errors import InputError, JobNotFoundError, LeaseHeldError, LeaseLostError, UnitDoneError
-from joblog.domain.identity import LOG_STREAM
-from joblog.domain.job import CRASH_LIMIT
-from joblog.domain.lease import LeasePolicy, Token
+from joblog.domain.errors import InputError, UnitDoneError
+from joblog.domain.lease import LeasePolicy
 from joblog.eventstore.store import LeaseRow
-from joblog.workers.commands import claiming
 from joblog.workers.commands.answers import Reclaimed
 from joblog.workers.commands.log import JobLog
-from tests.clocks import START
+from tests.clocks import START, MovedClock
 from tests.conformance.backends import Backend
-from tests.conformance.builders import armed, claim, claimed, ids, once, submit
-from tests.workers.commands.builders import SECOND, an_actor, claim_again, die, future, last, status, topics, units
+from tests.conformance.builders import armed, claim, claimed, submit
+from tests.workers.commands.builders import SECOND, fail_unit, future, last, topics, units
 
 
 def lease_of(log: JobLog, job_id: UUID) -> LeaseRow:
     lease = log.store.lease(job_id)
     assert lease is not None
     return lease
-
-
 
 
 def test_a_lease_ends_at_its_instant_and_not_before(log: JobLog, backend: Backend) -> None:
@@ -36,10 +31,6 @@ def test_a_lease_ends_at_its_instant_and_not_before(log: JobLog, backend: Backen
 
     backend.clock.move(30)
     assert log.expire("reaper") == [Reclaimed(held.job_id, "w", "expired", "queued", 5)]
-
-
-
-
 
 
 def test_a_renewal_moves_the_end_of_all_leases_at_once(log: JobLog, backend: Backend) -> None:
@@ -130,44 +121,6 @@ def test_the_lease_policy_of_the_log_is_the_one_that_counts(backend: Backend) ->
     assert [one.job_id for one in log.expire("reaper")] == [held.job_id]
 
 
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
 @pytest.mark.parametrize("name", ["", "x" * 201, "a\nb"])
 def test_whoever_takes_back_has_a_name(log: JobLog, name: str) -> None:
     with pytest.raises(InputError, match="by"):
@@ -182,3 +135,15 @@ def test_a_job_that_only_newer_code_knows_is_not_claimed(log: JobLog) -> None:
 
     assert claim(log) == []
     assert log.row(job_id)["status"] == "queued"
+
+
+def test_a_renewal_measures_the_clock_again(log: JobLog, backend: Backend) -> None:
+    """A process whose clock was stepped must not date its events, nor the waits it stores, by an hour's fault."""
+    held = claimed(log)
+    if backend.kind == "postgres":
+        MovedClock.move(backend.clock, -3600)  # the process' alone
+    log.renew([held])
+
+    assert log.now() == START
+    fail_unit(held, "a")
+    assert START < log.job(held.job_id).due_at < START + 2 * SECOND

@@ -1,15 +1,8 @@
 """Submitting inside the application's own transaction: counted once it commits, and once only."""
 
 import logging
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timezone
-from pathlib import Path
-from threading import Barrier
 from typing import Any
 from uuid import UUID
 
@@ -27,11 +20,9 @@ from joblog.workers.commands import outbox
 from joblog.workers.commands.log import JobLog
 from tests.clocks import START, MovedClock
 from tests.conformance.backends import Backend, MemoryBackend
-from tests.conformance.builders import Side, armed, claim, ids, whole_log
-from tests.postgres_server import fresh_database
-from tests.workers.commands.builders import HOUR, ROOT, assert_sound, topics
-
-ORDERS = sa.Table("orders", sa.MetaData(), sa.Column("id", sa.Integer, primary_key=True))
+from tests.conformance.builders import armed, claim, ids, whole_log
+from tests.workers.commands.application import ORDERS, order, waiting
+from tests.workers.commands.builders import HOUR, assert_sound, topics
 
 
 @pytest.fixture
@@ -39,51 +30,6 @@ def log(database: Backend) -> Iterator[JobLog]:
     log = database.open()
     yield log
     assert_sound(database.reopen(log))
-
-
-@contextmanager
-def an_engine(url: str) -> Iterator[sa.Engine]:
-    """An engine as an application makes it: SQLAlchemy's own defaults."""
-    engine = sa.create_engine(url)
-    try:
-        yield engine
-    finally:
-        engine.dispose()
-
-
-@pytest.fixture
-def app(log: JobLog, database: Backend) -> Iterator[sa.Engine]:
-    """The application's engine for the database that the log is in, with a table of its own."""
-    assert log.store.head() == 0
-    with an_engine(database.url) as engine:
-        ORDERS.create(engine)
-        yield engine
-
-
-@pytest.fixture
-def elsewhere(database: Backend, tmp_path: Path) -> Iterator[sa.Engine]:
-    """Another database, of the same kind, with an outbox."""
-    with fresh_database() if database.kind == "postgres" else _file(tmp_path) as url, an_engine(url) as engine:
-        ORDERS.create(engine)
-        schema.outbox.create(engine)
-        yield engine
-
-
-@contextmanager
-def _file(folder: Path) -> Iterator[str]:
-    yield f"sqlite:///{folder / 'app.db'}"
-
-
-def order(log: JobLog, engine: sa.Engine, spec: JobSpec, number: int = 1) -> UUID:
-    """Write a row of the application's and submit a job, in one transaction."""
-    with engine.begin() as connection:
-        connection.execute(sa.insert(ORDERS).values(id=number))
-        return log.submit_in(connection, spec)
-
-
-def waiting(engine: sa.Engine) -> int:
-    with engine.connect() as connection:
-        return connection.execute(sa.select(sa.func.count()).select_from(schema.outbox)).scalar_one()
 
 
 def test_what_is_rolled_back_never_was(log: JobLog, app: sa.Engine) -> None:
@@ -224,22 +170,6 @@ def test_a_log_that_can_not_take_it_leaves_it_in_the_outbox(log: JobLog, app: sa
 
     assert log.row(job_id)["in_outbox"]
     assert log.drain_outbox() == 1
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
 
 
 def test_the_applications_connection_to_the_logs_file_makes_no_checkpoints(

@@ -1,38 +1,31 @@
 """Rows of the outbox are moved into the log once: killed anywhere, by several at once, from another database."""
 
-import logging
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime, timezone
-from pathlib import Path
 from threading import Barrier
-from typing import Any
-from uuid import UUID
 
 import pytest
 import sqlalchemy as sa
-from hypothesis import given
-from hypothesis import strategies as st
-from sqlalchemy.orm import Session
 
-from joblog.domain.errors import InputError, InvalidFieldError, JobNotFoundError, StoreBusyError
-from joblog.domain.retry import RetryPolicy
 from joblog.domain.spec import JobSpec
 from joblog.eventstore import schema
-from joblog.workers.commands import outbox
 from joblog.workers.commands.log import JobLog
-from tests.clocks import START, MovedClock
-from tests.conformance.backends import Backend, MemoryBackend
-from tests.conformance.builders import Side, armed, claim, ids, whole_log
-from tests.postgres_server import fresh_database
-from tests.workers.commands.builders import HOUR, ROOT, assert_sound, topics
-
+from tests.conformance.backends import Backend
+from tests.conformance.builders import Side, armed, whole_log
+from tests.workers.commands.application import ORDERS, an_engine, order, waiting
+from tests.workers.commands.builders import ROOT, assert_sound, topics
 
 POINTS = ("outbox.read", "outbox.submitted", "outbox.deleted")
+
+
+@pytest.fixture
+def log(database: Backend) -> Iterator[JobLog]:
+    log = database.open()
+    yield log
+    assert_sound(database.reopen(log))
 
 
 class Killed(Exception):  # noqa: N818 - what a test raises where a process would be killed

@@ -1,14 +1,11 @@
 """Taking back the jobs of dead holders."""
 
-from datetime import timedelta
 from uuid import UUID
 
 import pytest
 
-from joblog.domain.errors import InputError, JobNotFoundError, LeaseHeldError, LeaseLostError, UnitDoneError
-from joblog.domain.identity import LOG_STREAM
-from joblog.domain.job import CRASH_LIMIT
-from joblog.domain.lease import LeasePolicy, Token
+from joblog.domain.errors import JobNotFoundError, LeaseHeldError, LeaseLostError
+from joblog.domain.lease import Token
 from joblog.eventstore.store import LeaseRow
 from joblog.workers.commands import claiming
 from joblog.workers.commands.answers import Reclaimed
@@ -16,7 +13,7 @@ from joblog.workers.commands.log import JobLog
 from tests.clocks import START
 from tests.conformance.backends import Backend
 from tests.conformance.builders import armed, claim, claimed, ids, once, submit
-from tests.workers.commands.builders import SECOND, an_actor, claim_again, die, future, last, status, topics, units
+from tests.workers.commands.builders import an_actor, claim_again, die, future, last, topics, units
 
 
 def lease_of(log: JobLog, job_id: UUID) -> LeaseRow:
