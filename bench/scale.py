@@ -99,14 +99,15 @@ def follow(kind: str, events: int, seed: int) -> Part:
 def plans(kind: str, largest: int) -> Part:
     """Every command of the queue beside every backlog."""
     from tests.scale import plan
+    from tests.scale.backlog import BACKLOGS
 
     found: plan.Found = {}
-    for backlog, (rows, _) in plan.BACKLOGS.items():
+    for backlog, (rows, _) in BACKLOGS.items():
         with database(kind) as url:
             found |= plan.examine(url, backlog, min(rows, largest))
         say(f"{kind}, {backlog}: {work_of(found, backlog)}")
     statements = {text for seen in found.values() for text in seen.plans}
-    return {"backlogs": len(plan.BACKLOGS), "statements": len(statements), "largest": largest}, plan.faults(found)
+    return {"backlogs": len(BACKLOGS), "statements": len(statements), "largest": largest}, plan.faults(found)
 
 
 def work_of(found: Any, backlog: str) -> str:

@@ -11,6 +11,7 @@ import pytest
 
 from tests import postgres_server as servers
 from tests.scale import plan
+from tests.scale.backlog import BACKLOGS
 
 #: Enough that a plan which walks the backlog is found out, by its steps and by the planner's own choice.
 LARGEST = 20_000
@@ -35,7 +36,7 @@ def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> NewDatabase:
 
 def test_one_plan_and_bounded_work_whatever_the_backlog(new_database: NewDatabase) -> None:
     found: plan.Found = {}
-    for backlog, (rows, _) in plan.BACKLOGS.items():
+    for backlog, (rows, _) in BACKLOGS.items():
         with new_database() as url:
             found |= plan.examine(url, backlog, min(rows, LARGEST))
 
