@@ -123,7 +123,7 @@ def say(text: str) -> None:
     print(f"  {text}", flush=True)
 
 
-def keep(name: str, figures: dict[str, Any], wrong: list[str], seconds: float) -> None:
+def keep(name: str, figures: dict[str, Any], wrong: list[str], seconds: float, seed: int) -> None:
     """The line of the ledger."""
     from tests.faults.campaign import commit
 
@@ -134,6 +134,7 @@ def keep(name: str, figures: dict[str, Any], wrong: list[str], seconds: float) -
         "date": about["date"],
         "commit": commit(),
         "campaign": name,
+        "seeds": [seed, seed],
         "runs": 1,
         "faults": {},
         "violations": len(wrong),
@@ -187,7 +188,7 @@ def main() -> int:
             print(f"{name}: {json.dumps(figures)}, {seconds:.0f} s, {'; '.join(wrong) or 'as it must be'}", flush=True)
             failed = failed or bool(wrong)
             if chosen.ledger:
-                keep(name, figures, wrong, seconds)
+                keep(name, figures, wrong, seconds, chosen.seed)
     finally:
         postgres_server.release()
     return 1 if failed else 0

@@ -98,6 +98,21 @@ def test_closing_answers_everybody(log: JobLog) -> None:
     assert_whole(log.store)
 
 
+def test_an_append_that_comes_while_the_log_closes_is_refused(log: JobLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind the writer's last look it would wait for ever."""
+    writer, start = log.writer, log.writer._start
+
+    def start_then_close() -> None:
+        start()
+        writer.close()
+
+    monkeypatch.setattr(writer, "_commit_now", lambda _: False)
+    monkeypatch.setattr(writer, "_start", start_then_close)
+
+    with pytest.raises(StoreClosedError):
+        Side(lambda: writer.append(an_append())).result()
+
+
 def test_an_append_that_gets_no_turn_in_time_is_withdrawn(log: JobLog) -> None:
     """It is not written later either."""
     late: list[Any] = []

@@ -319,7 +319,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     chosen = [campaign for campaign in CAMPAIGNS if not options.only or campaign.name in options.only]
     wanted = [(campaign, options.kills or (campaign.long if long else campaign.merge)) for campaign in chosen]
-    servers.share()
 
     def tell(report: Report) -> None:
         show(report)
@@ -327,14 +326,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             campaign, count = next(pair for pair in wanted if pair[0].name == report.campaign)
             keep_ledger(LEDGER, report, len(shares(campaign, count, seed)))
 
-    try:
-        reports = run_all(wanted, seed, options.jobs, tell)
-    finally:
-        servers.release()
+    reports = run_all(wanted, seed, options.jobs, tell)
     passed, failed = sum(report.passed for report in reports), sum(report.failed for report in reports)
     sys.stdout.write(f"{passed} passed, {failed} failed\n")
     return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    servers.share()
+    try:
+        sys.exit(main())
+    finally:
+        servers.release()

@@ -8,6 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 _REBUILD = """
 import os, signal, sys
+from joblog.domain.errors import StoreBusyError
 from joblog.eventstore import failpoint
 from joblog.eventstore.opening import open_store
 from joblog.eventstore.mapper import OrjsonMapper, OrjsonTranscoder
@@ -29,8 +30,11 @@ print("ready", flush=True)
 sys.stdin.readline()
 count = 0
 while True:
-    module.rebuild(store, OrjsonMapper(OrjsonTranscoder()), owner)
-    store.rebuild_drop_old()
+    try:
+        module.rebuild(store, OrjsonMapper(OrjsonTranscoder()), owner)
+        store.rebuild_drop_old()
+    except StoreBusyError:  # a reader of the old rows was slow: nothing was changed
+        continue
     count += 1
     if point or os.path.exists(sys.argv[6]):
         break

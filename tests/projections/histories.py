@@ -4,14 +4,16 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
+import orjson
 from hypothesis import strategies as st
 
 from joblog.domain.errors import JobLogError
-from joblog.domain.job import Actor
+from joblog.domain.job import Actor, Job
 from joblog.domain.retry import RetryPolicy
 from joblog.domain.spec import JobSpec
 from joblog.eventstore.schema import HINTS
 from joblog.eventstore.store import RowChange
+from joblog.projections.job_table import micros
 from joblog.workers.commands.held import Held
 from joblog.workers.commands.log import JobLog
 from tests.conformance.backends import Backend
@@ -178,3 +180,19 @@ def applied(rows: Rows, changes: list[RowChange]) -> Rows:
         elif job_id in made:
             made[job_id] |= bare(row)
     return made
+
+
+def as_row(job: Job) -> dict[str, Any]:
+    """The row that the job itself would write: told by its replay, not by the projection."""
+    instants = {"started_at": job.started_on, "last_attempt_at": job.last_attempt_on, "finished_at": job.finished_on}
+    same = (
+        "id", "version", "kind", "tenant", "owner", "queue", "priority", "gate", "exclusive_key", "parent_id", "key",
+        "args_digest", "outcome", "reason", "reason_text", "token", "attempt", "unit_attempt", "crashes", "reclaims",
+        "failures", "done", "skipped", "total", "sequence",
+    )  # fmt: skip
+    row = {name: getattr(job, name) for name in same}
+    row |= {name: None if at is None else micros(at) for name, at in instants.items()}
+    row |= {"created_at": micros(job.created_on), "updated_at": micros(job.modified_on), "due_at": micros(job.due_at)}
+    row |= {"status": job.status.value, "wish": job.wish.value, "worker": job.lease.worker if job.lease else ""}
+    row |= {"tags": orjson.dumps(job.tags).decode(), "vocabulary": 1}
+    return row | {"cursor": None if job.cursor is None else orjson.dumps(job.cursor).decode()}

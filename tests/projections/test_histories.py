@@ -12,7 +12,7 @@ from joblog.projections.verify import row_differences, unit_differences
 from tests.clocks import MovedClock
 from tests.conformance.backends import Backend, MemoryBackend
 from tests.conformance.builders import assert_whole, whole_log
-from tests.projections.histories import ACTIONS, ADA, STEPS, History, Rows, applied, rows_of
+from tests.projections.histories import ACTIONS, ADA, STEPS, History, Rows, applied, as_row, rows_of
 
 Steps = list[tuple[str, int]]
 START: Steps = [("submit", 0), ("submit", 5), ("submit", 1), ("claim", 2)]
@@ -20,6 +20,7 @@ START: Steps = [("submit", 0), ("submit", 5), ("submit", 1), ("claim", 2)]
 
 @given(steps=STEPS)
 def test_a_row_is_at_every_moment_what_the_log_up_to_then_says(steps: Steps) -> None:
+    """And what the job itself is, by its own replay."""
     backend = MemoryBackend("memory://", MovedClock())
     with backend.open() as log:
         history = History(backend, log)
@@ -32,6 +33,7 @@ def test_a_row_is_at_every_moment_what_the_log_up_to_then_says(steps: Steps) -> 
             seen += len(new)
 
             assert rows == rows_of(log)
+        assert rows == {job_id: as_row(log.job(job_id)) for job_id in history.jobs}
 
         everything = whole_log(log.store)
         for cut in range(len(everything) + 1):  # also in the middle of an append
@@ -85,12 +87,13 @@ def test_everything_can_happen_in_these_histories() -> None:
     """Else they would prove less than they say."""
     chance = Random(7)
     met: set[str] = set()
-    for _ in range(100):
+    for _ in range(200):
         backend = MemoryBackend("memory://", MovedClock())
         with backend.open() as log:
             history = History(backend, log)
             for step in [*START, *((chance.choice(ACTIONS), chance.randrange(12)) for _ in range(30))]:
                 history.do(*step)
             met |= {event.topic for event in whole_log(log.store)}
+            assert rows_of(log) == {job_id: as_row(log.job(job_id)) for job_id in history.jobs}
 
     assert {cls.TOPIC for cls in e.ALL} <= met

@@ -1,12 +1,15 @@
 """What a claim, the promoter and a worker's look at the queue run beside every backlog: one plan, and bounded work."""
 
 import re
+from datetime import timedelta
 from typing import Final
 
-from joblog import JobLog
+from joblog import JobLog, LeasePolicy
 from tests.scale.backlog import BACKLOGS, LIMIT, add_due, analyze, prepare
 from tests.scale.probe import Seen, probe
 
+#: On PostgreSQL no transaction may outlive a third of the lease, and filling takes long.
+PATIENT: Final = LeasePolicy(timedelta(hours=1), timedelta(minutes=10))
 _STRICT_TABLES: Final = ("jobs_0", "events", "unit_results")
 _NEVER: Final = tuple(f"{table} seq scans" for table in _STRICT_TABLES)
 
@@ -43,7 +46,7 @@ Found = dict[tuple[str, str, str], Seen]  #: by backlog, command and stage
 def examine(url: str, backlog: str, rows: int) -> Found:
     """Fill a new database, then look at every command before and after ANALYZE."""
     found: Found = {}
-    with JobLog.open(url) as log:
+    with JobLog.open(url, leases=PATIENT) as log:
         prepare(log, rows, BACKLOGS[backlog][1])
         add_due(log, DUE)
         for stage in STAGES:

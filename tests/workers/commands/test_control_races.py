@@ -96,7 +96,8 @@ def test_the_second_try_keeps_everybody_else_waiting(database: Backend) -> None:
             held.complete_units([("a", 1)])
             sides.append(Side(lambda: None))
         else:
-            sides.append(Side(lambda: other.writer.append(unit_append(other, held, "b"))))
+            append = unit_append(other, held, "b")  # for the version that the command is decided on
+            sides.append(Side(lambda: other.writer.append(append)))
         return True
 
     answer = log.command("pause", held.job_id, an_actor(), may=may)
