@@ -33,6 +33,17 @@ _SETTINGS: Final = f"""
   {" ".join(f"SET {name} = off" for name in SWITCHED_OFF)}
   SET plan_cache_mode = force_generic_plan"""
 
+#: A row that is not there as expected: after a switch the old generation may be empty, or half of the next one.
+NO_ROW: Final = f"""
+CREATE OR REPLACE FUNCTION joblog_no_row(p_generation bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE v_generation bigint;
+BEGIN
+  SELECT generation INTO v_generation FROM log_state WHERE id = 1;
+  IF v_generation <> p_generation THEN RAISE EXCEPTION '%', v_generation USING ERRCODE = '{GENERATION}'; END IF;
+  RAISE EXCEPTION 'job rows' USING ERRCODE = '{NOT_AS_EXPECTED}';
+END $$;
+"""
+
 _APPEND: Final = """
 CREATE OR REPLACE FUNCTION joblog_append_{p}(
   p_epoch bigint, p_seen bigint, p_generation bigint, p_wait boolean,
@@ -65,7 +76,7 @@ BEGIN
       h(id, expected, version, updated, done, sequence, cursor)
     WHERE j.id = h.id AND j.version = h.expected;
     GET DIAGNOSTICS n = ROW_COUNT;
-    IF n <> cardinality(h_id) THEN RAISE EXCEPTION 'job rows' USING ERRCODE = '{bad}'; END IF;
+    IF n <> cardinality(h_id) THEN PERFORM joblog_no_row(p_generation); END IF;
     v_now := joblog_now();
     SELECT count(*) INTO n FROM unnest(h_id, h_token) h(id, token)
       JOIN leases l ON l.job_id = h.id AND l.token = h.token AND l.epoch = p_epoch AND l.lease_until > v_now;
@@ -91,14 +102,14 @@ BEGIN
       FROM jsonb_to_recordset(p_rest->'set') x(id uuid, expected bigint, c jsonb)
       WHERE j.id = x.id AND j.version = x.expected;
       GET DIAGNOSTICS n = ROW_COUNT;
-      IF n <> jsonb_array_length(p_rest->'set') THEN RAISE EXCEPTION 'job rows' USING ERRCODE = '{bad}'; END IF;
+      IF n <> jsonb_array_length(p_rest->'set') THEN PERFORM joblog_no_row(p_generation); END IF;
     END IF;
     IF p_rest ? 'claimed' THEN  -- as 'set', for the columns that a claim moves
       UPDATE jobs_{p} j SET ({claimed}) = ({claimed_from})
       FROM jsonb_to_recordset(p_rest->'claimed') x(id uuid, expected bigint, {claimed_types})
       WHERE j.id = x.id AND j.version = x.expected;
       GET DIAGNOSTICS n = ROW_COUNT;
-      IF n <> jsonb_array_length(p_rest->'claimed') THEN RAISE EXCEPTION 'job rows' USING ERRCODE = '{bad}'; END IF;
+      IF n <> jsonb_array_length(p_rest->'claimed') THEN PERFORM joblog_no_row(p_generation); END IF;
     END IF;
     IF p_rest ? 'fence' THEN
       SELECT count(*) INTO n FROM jsonb_to_recordset(p_rest->'fence') x(id uuid, epoch bigint, token bigint)
@@ -341,7 +352,7 @@ def look_functions(parity: int) -> list[str]:
 
 def all_functions() -> list[str]:
     """Every function, in an order in which they can be created."""
-    made = [NOW]
+    made = [NOW, NO_ROW]
     for parity in (0, 1):
         made += [append_function(parity), claim_function(parity), *look_functions(parity)]
     return made

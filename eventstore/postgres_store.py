@@ -337,9 +337,17 @@ class PostgresStore(SqlStore):
             if batch:
                 arguments = self._arguments(batch, generation, seen, wait=False)
                 first = cursor.execute(self._append_sql[parity], arguments, prepare=self._prepare).fetchone()[0][0]
+            else:
+                self._check_generation(cursor, generation)
             failpoint("claim.before_commit")
         failpoint("claim.after_commit")
         return batch, int(first)
+
+    def _check_generation(self, cursor: Any, generation: int) -> None:
+        """What was read found nothing: in the live rows?"""
+        [have] = cursor.execute("SELECT generation FROM log_state WHERE id = 1").fetchone()
+        if have != generation:
+            raise GenerationChangedError(f"the job table is in generation {have}")
 
     def _pick(self, cursor: Any, query: ClaimQuery, now: int, parity: int) -> list[JobRow]:
         room = self._room(cursor, query, now)

@@ -144,6 +144,11 @@ def _to_wal(driver: Any) -> str:
     raise AssertionError  # pragma: no cover - the loop returns or raises
 
 
+def _check_generation(have: int, generation: int) -> None:
+    if have != generation:
+        raise GenerationChangedError(f"the job table is in generation {have}")
+
+
 class WriterLock:
     """The lock between processes (and connections) that write one file: fair, held for one transaction."""
 
@@ -391,8 +396,7 @@ class SqliteStore(SqlStore):
     def _append(self, cursor: Any, batch: Sequence[Append], generation: int, seen: Seen) -> int:
         _, epoch, have, head = self.statements.state.run(cursor, {}).fetchone()
         check_seen(seen, epoch, head)
-        if have != generation:
-            raise GenerationChangedError(f"the job table is in generation {have}")
+        _check_generation(have, generation)
         self._write_units(cursor, batch)
         failpoint("append.units_inserted")
         self._write_rows(cursor, batch, generation % 2)
@@ -563,7 +567,11 @@ class SqliteStore(SqlStore):
                 row["id"] = UUID(bytes=row["id"])
             batch = build(rows, now)
             failpoint("claim.selected")
-            first = self._append(cursor, batch, generation, seen) if batch else 0
+            if batch:
+                first = self._append(cursor, batch, generation, seen)
+            else:  # in the live rows?
+                first = 0
+                _check_generation(self.statements.state.run(cursor, {}).fetchone()[2], generation)
             failpoint("claim.before_commit")
         failpoint("claim.after_commit")
         return batch, first

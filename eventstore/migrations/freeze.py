@@ -39,6 +39,7 @@ def down(name: str) -> Iterator[str]:
             yield f"DROP FUNCTION joblog_claim_{parity}"
             for look in ("free_keys", "outlook", "suspects", "due"):
                 yield f"DROP FUNCTION joblog_{look}_{parity}"
+        yield "DROP FUNCTION joblog_no_row"
         yield "DROP FUNCTION joblog_refuse"
         yield "DROP FUNCTION joblog_now"
 

@@ -32,10 +32,10 @@ count = 0
 while True:
     try:
         module.rebuild(store, OrjsonMapper(OrjsonTranscoder()), owner)
+        count += 1
         store.rebuild_drop_old()
     except StoreBusyError:  # a reader of the old rows was slow: nothing was changed
         continue
-    count += 1
     if point or os.path.exists(sys.argv[6]):
         break
 print(count, flush=True)

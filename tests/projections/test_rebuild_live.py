@@ -106,12 +106,15 @@ def test_what_is_appended_until_the_switch_is_in_the_new_rows(backend: Backend) 
     assert list(row_differences(log.store, log.mapper)) == []
 
 
-def test_an_append_that_was_made_for_the_old_generation_follows(backend: Backend) -> None:
+@pytest.mark.parametrize("old_rows", ["are there", "are gone"])
+def test_an_append_that_was_made_for_the_old_generation_follows(backend: Backend, old_rows: str) -> None:
     """Whatever it is: a unit, a submit, a command, a claim, a takeover, an end."""
     log, other = backend.open(), backend.open()
 
     def switch() -> None:
         rebuild(log.store, log.mapper, "me")
+        if old_rows == "are gone":
+            log.store.rebuild_drop_old()
 
     switch()
     job_id = submit(other)

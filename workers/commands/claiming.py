@@ -137,7 +137,10 @@ def _claim_transaction(
         except ConflictError as error:
             if last_try:
                 raise StoreBusyError(f"the claim index does not fit the log: {error}") from error
-            repair.stale_rows(log.store, log.mapper, query, log.writer.generation)
+            before = log.writer.generation
+            log.writer.refresh()
+            if log.writer.generation == before:  # else it was the old rows that did not fit
+                repair.stale_rows(log.store, log.mapper, query, before)
     raise AssertionError  # pragma: no cover - the loop returns or raises
 
 

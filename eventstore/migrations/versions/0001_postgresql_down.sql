@@ -50,6 +50,8 @@ DROP FUNCTION joblog_suspects_1
 --;
 DROP FUNCTION joblog_due_1
 --;
+DROP FUNCTION joblog_no_row
+--;
 DROP FUNCTION joblog_refuse
 --;
 DROP FUNCTION joblog_now

@@ -247,6 +247,14 @@ ALTER TABLE events ALTER COLUMN state SET STORAGE EXTERNAL
 CREATE OR REPLACE FUNCTION joblog_now() RETURNS bigint LANGUAGE sql VOLATILE AS
 $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint $$;
 --;
+CREATE OR REPLACE FUNCTION joblog_no_row(p_generation bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE v_generation bigint;
+BEGIN
+  SELECT generation INTO v_generation FROM log_state WHERE id = 1;
+  IF v_generation <> p_generation THEN RAISE EXCEPTION '%', v_generation USING ERRCODE = 'JL002'; END IF;
+  RAISE EXCEPTION 'job rows' USING ERRCODE = 'JL001';
+END $$;
+--;
 CREATE OR REPLACE FUNCTION joblog_append_0(
   p_epoch bigint, p_seen bigint, p_generation bigint, p_wait boolean,
   e_stream uuid[], e_version bigint[], e_topic text[], e_state bytea[],
@@ -280,7 +288,7 @@ BEGIN
       h(id, expected, version, updated, done, sequence, cursor)
     WHERE j.id = h.id AND j.version = h.expected;
     GET DIAGNOSTICS n = ROW_COUNT;
-    IF n <> cardinality(h_id) THEN RAISE EXCEPTION 'job rows' USING ERRCODE = 'JL001'; END IF;
+    IF n <> cardinality(h_id) THEN PERFORM joblog_no_row(p_generation); END IF;
     v_now := joblog_now();
     SELECT count(*) INTO n FROM unnest(h_id, h_token) h(id, token)
       JOIN leases l ON l.job_id = h.id AND l.token = h.token AND l.epoch = p_epoch AND l.lease_until > v_now;
@@ -306,14 +314,14 @@ BEGIN
       FROM jsonb_to_recordset(p_rest->'set') x(id uuid, expected bigint, c jsonb)
       WHERE j.id = x.id AND j.version = x.expected;
       GET DIAGNOSTICS n = ROW_COUNT;
-      IF n <> jsonb_array_length(p_rest->'set') THEN RAISE EXCEPTION 'job rows' USING ERRCODE = 'JL001'; END IF;
+      IF n <> jsonb_array_length(p_rest->'set') THEN PERFORM joblog_no_row(p_generation); END IF;
     END IF;
     IF p_rest ? 'claimed' THEN  -- as 'set', for the columns that a claim moves
       UPDATE jobs_0 j SET (version, updated_at, token, attempt, last_attempt_at, started_at, status, worker, reason, reason_text, ready, blocked) = (x.version, x.updated_at, x.token, x.attempt, x.last_attempt_at, coalesce(x.started_at, j.started_at), x.status, x.worker, x.reason, x.reason_text, x.ready, x.blocked)
       FROM jsonb_to_recordset(p_rest->'claimed') x(id uuid, expected bigint, version bigint, updated_at bigint, token bigint, attempt bigint, last_attempt_at bigint, started_at bigint, status text, worker text, reason text, reason_text text, ready smallint, blocked smallint)
       WHERE j.id = x.id AND j.version = x.expected;
       GET DIAGNOSTICS n = ROW_COUNT;
-      IF n <> jsonb_array_length(p_rest->'claimed') THEN RAISE EXCEPTION 'job rows' USING ERRCODE = 'JL001'; END IF;
+      IF n <> jsonb_array_length(p_rest->'claimed') THEN PERFORM joblog_no_row(p_generation); END IF;
     END IF;
     IF p_rest ? 'fence' THEN
       SELECT count(*) INTO n FROM jsonb_to_recordset(p_rest->'fence') x(id uuid, epoch bigint, token bigint)
@@ -549,7 +557,7 @@ BEGIN
       h(id, expected, version, updated, done, sequence, cursor)
     WHERE j.id = h.id AND j.version = h.expected;
     GET DIAGNOSTICS n = ROW_COUNT;
-    IF n <> cardinality(h_id) THEN RAISE EXCEPTION 'job rows' USING ERRCODE = 'JL001'; END IF;
+    IF n <> cardinality(h_id) THEN PERFORM joblog_no_row(p_generation); END IF;
     v_now := joblog_now();
     SELECT count(*) INTO n FROM unnest(h_id, h_token) h(id, token)
       JOIN leases l ON l.job_id = h.id AND l.token = h.token AND l.epoch = p_epoch AND l.lease_until > v_now;
@@ -575,14 +583,14 @@ BEGIN
       FROM jsonb_to_recordset(p_rest->'set') x(id uuid, expected bigint, c jsonb)
       WHERE j.id = x.id AND j.version = x.expected;
       GET DIAGNOSTICS n = ROW_COUNT;
-      IF n <> jsonb_array_length(p_rest->'set') THEN RAISE EXCEPTION 'job rows' USING ERRCODE = 'JL001'; END IF;
+      IF n <> jsonb_array_length(p_rest->'set') THEN PERFORM joblog_no_row(p_generation); END IF;
     END IF;
     IF p_rest ? 'claimed' THEN  -- as 'set', for the columns that a claim moves
       UPDATE jobs_1 j SET (version, updated_at, token, attempt, last_attempt_at, started_at, status, worker, reason, reason_text, ready, blocked) = (x.version, x.updated_at, x.token, x.attempt, x.last_attempt_at, coalesce(x.started_at, j.started_at), x.status, x.worker, x.reason, x.reason_text, x.ready, x.blocked)
       FROM jsonb_to_recordset(p_rest->'claimed') x(id uuid, expected bigint, version bigint, updated_at bigint, token bigint, attempt bigint, last_attempt_at bigint, started_at bigint, status text, worker text, reason text, reason_text text, ready smallint, blocked smallint)
       WHERE j.id = x.id AND j.version = x.expected;
       GET DIAGNOSTICS n = ROW_COUNT;
-      IF n <> jsonb_array_length(p_rest->'claimed') THEN RAISE EXCEPTION 'job rows' USING ERRCODE = 'JL001'; END IF;
+      IF n <> jsonb_array_length(p_rest->'claimed') THEN PERFORM joblog_no_row(p_generation); END IF;
     END IF;
     IF p_rest ? 'fence' THEN
       SELECT count(*) INTO n FROM jsonb_to_recordset(p_rest->'fence') x(id uuid, epoch bigint, token bigint)
