@@ -344,7 +344,7 @@ class PostgresStore(SqlStore):
         return batch, int(first)
 
     def _check_generation(self, cursor: Any, generation: int) -> None:
-        """What was read found nothing: in the live rows?"""
+        """Whether rows that held nothing were the live ones."""
         [have] = cursor.execute("SELECT generation FROM log_state WHERE id = 1").fetchone()
         if have != generation:
             raise GenerationChangedError(f"the job table is in generation {have}")
