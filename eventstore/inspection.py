@@ -224,3 +224,12 @@ def rebuild(store: Store) -> Rebuild | None:
     """The rebuild of the job table that was begun and not finished."""
     found = _rows(store, "SELECT generation, position, owner, alive_until FROM rebuilds WHERE name = 'jobs'")
     return Rebuild(*found[0]) if found else None
+
+
+# -- units -----------------------------------------------------------------------------------------------------------
+
+
+def units(store: Store, job_id: UUID, *, after: str, limit: int) -> list[tuple[str, int, bytes]]:
+    """(key, version, stored unit-completed event) of a job's finished units behind the key *after*, by key."""
+    sql = "SELECT unit, version, state FROM unit_results WHERE job_id = ? AND unit > ? ORDER BY unit LIMIT ?"
+    return [(row[0], row[1], bytes(row[2])) for row in _rows(store, sql, _id(store, job_id), after, limit)]

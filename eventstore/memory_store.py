@@ -401,13 +401,15 @@ class MemoryStore:
         *,
         status: str | None = None,
         before: tuple[int, UUID] | None = None,
+        after: tuple[int, UUID] | None = None,
         limit: int = 25,
         tenant: str | None = None,
+        owner: str | None = None,
         queue: str | None = None,
         kind: str | None = None,
     ) -> list[JobRow]:
         """See ``Store``."""
-        wanted = {"status": status, "tenant": tenant, "queue": queue, "kind": kind}
+        wanted = {"status": status, "tenant": tenant, "owner": owner, "queue": queue, "kind": kind}
         with self._lock:
             found = [
                 dict(row)
@@ -416,7 +418,10 @@ class MemoryStore:
             ]
         if before is not None:
             found = [row for row in found if (row["created_at"], row["id"].bytes) < (before[0], before[1].bytes)]
-        return sorted(found, key=lambda row: (row["created_at"], row["id"].bytes), reverse=True)[:limit]
+        if after is not None:
+            found = [row for row in found if (row["created_at"], row["id"].bytes) > (after[0], after[1].bytes)]
+        found.sort(key=lambda row: (row["created_at"], row["id"].bytes), reverse=True)
+        return found[:limit] if after is None else found[-limit:]
 
     def children(self, parent_id: UUID) -> list[UUID]:
         """The jobs that a job has spawned."""

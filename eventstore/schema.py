@@ -137,6 +137,12 @@ def _jobs(parity: int) -> sa.Table:
     _index(f"{name}_blocked", c.exclusive_key, c.priority, c.due_at, c.id, where=c.blocked == 1)
     _index(f"{name}_parent", c.parent_id, where=c.parent_id != "")
     _index(f"{name}_status", c.status, c.created_at, c.id)
+    # Pages of lists, newest first: one index for each filter, none counts or skips rows.
+    _index(f"{name}_created", c.created_at, c.id)
+    _index(f"{name}_kind", c.kind, c.created_at, c.id)
+    _index(f"{name}_queue", c.queue, c.created_at, c.id)
+    _index(f"{name}_tenant", c.tenant, c.created_at, c.id)
+    _index(f"{name}_owner", c.owner, c.created_at, c.id, where=c.owner != "")
     return table
 
 
@@ -269,5 +275,23 @@ rebuilds = sa.Table(
     _col("position", Big),
     _col("owner", Text),
     _col("alive_until", Big),
+    sqlite_with_rowid=False,
+)
+
+#: Who may use the service.  Only hashes of secrets are kept; a session of a browser and a sign-in link are rows too.
+tokens = sa.Table(
+    "tokens",
+    metadata,
+    _col("id", Text, primary_key=True),
+    _col("name", Text),
+    _col("purpose", Text),  # token, session or sign-in
+    _col("hash", Text),
+    _col("scopes", Text),
+    _col("tenant", Text),  # empty: of all tenants
+    _col("owner", Text),  # empty: of all owners
+    _col("created_at", Big),
+    _col("expires_at", Big, nullable=True),
+    _col("used_at", Big, nullable=True),
+    _col("revoked_at", Big, nullable=True),
     sqlite_with_rowid=False,
 )

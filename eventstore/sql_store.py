@@ -313,23 +313,32 @@ class SqlStore:
         *,
         status: str | None = None,
         before: tuple[int, UUID] | None = None,
+        after: tuple[int, UUID] | None = None,
         limit: int = 25,
         tenant: str | None = None,
+        owner: str | None = None,
         queue: str | None = None,
         kind: str | None = None,
     ) -> list[JobRow]:
-        """A page of jobs, newest first, behind the key (created_at, id) *before*."""
+        """A page of jobs, newest first; see ``Store``."""
         mark = "?" if self.dialect == "sqlite" else "%s"
         where: list[str] = ["1 = 1"]
         params: list[Any] = []
-        for column, value in (("status", status), ("tenant", tenant), ("queue", queue), ("kind", kind)):
+        wanted = {"status": status, "tenant": tenant, "owner": owner, "queue": queue, "kind": kind}
+        for column, value in wanted.items():
             if value is not None:
                 where.append(f"{column} = {mark}")
                 params.append(value)
-        if before is not None:
-            where.append(f"(created_at, id) < ({mark}, {mark})")
-            params += [before[0], self.to_id(before[1])]
-        return self.live_rows(f"{' AND '.join(where)} ORDER BY created_at DESC, id DESC LIMIT {mark}", (*params, limit))
+        if owner:
+            where.append("owner <> ''")  # as its index says
+        for key, sign in ((before, "<"), (after, ">")):
+            if key is not None:
+                where.append(f"(created_at, id) {sign} ({mark}, {mark})")
+                params += [key[0], self.to_id(key[1])]
+        way = "DESC" if after is None else "ASC"
+        order = f"ORDER BY created_at {way}, id {way} LIMIT {mark}"
+        found = self.live_rows(f"{' AND '.join(where)} {order}", (*params, limit))
+        return found if after is None else found[::-1]
 
     def unit_states(
         self, job_id: UUID, units: Sequence[str] | None = None, *, prefix: str | None = None

@@ -214,12 +214,14 @@ class Store(Protocol):
         *,
         status: str | None = None,
         before: tuple[int, UUID] | None = None,
+        after: tuple[int, UUID] | None = None,
         limit: int = 25,
         tenant: str | None = None,
+        owner: str | None = None,
         queue: str | None = None,
         kind: str | None = None,
     ) -> list[JobRow]:
-        """A page of jobs, newest first, behind the key (created_at, id) *before*."""
+        """A page of jobs, newest first, behind the key (created_at, id) *before*; or the page that ends before *after*."""
 
     def children(self, parent_id: UUID) -> list[UUID]:
         """The jobs that a job has spawned."""

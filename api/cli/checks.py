@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from ...eventstore import inspection
 from ...eventstore.opening import wal_reset_case
 from ...eventstore.schema import SCHEMA_VERSION
-from .text import clean, counted, size, span
+from ..text import clean, counted, size, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

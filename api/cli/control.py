@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...domain.errors import InvalidFieldError, JobLogError
+from ..text import clean, counted
 from .exits import Exit, exit_of
 from .output import answer, say
 from .session import actor, find_job, open_log
 from .settings import shared_options
-from .text import clean, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -82,7 +82,7 @@ def unfinished_or_new(log: JobLog, jobs: Jobs, args: dict[str, Any]) -> tuple[UU
 
 
 def _tell_history(log: JobLog, job_id: UUID) -> None:
-    from . import history
+    from .. import history
 
     click.echo()
     now = log.now()

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import click
 
 from ...domain.errors import JobLogError
+from ..text import clean
 from .exits import Exit
 from .output import answer
 from .session import database, file_of, open_log, shown
 from .settings import current, shared_options
-from .text import clean, painted
+from .terminal import painted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from ...domain.status import Status
+from ..text import clean, clock_time, moment
 from .output import answer, say
 from .session import find_job, open_log
 from .settings import current, shared_options
-from .text import clean, clock_time, moment, status_text, table
+from .terminal import status_text, table
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -35,7 +36,7 @@ def list_command(
     *, status: str | None, kind: str | None, queue: str | None, tenant: str | None, limit: int, after: str
 ) -> None:
     """List jobs, newest first."""
-    filters = {"status": status, "kind": kind, "queue": queue, "tenant": tenant}
+    filters: dict[str, Any] = {"status": status, "kind": kind, "queue": queue, "tenant": tenant}
     with open_log(reading=True) as log:
         before = _place(log, after) if after else None
         rows = log.store.find_jobs(**filters, before=before, limit=limit + 1)
@@ -43,7 +44,7 @@ def list_command(
     more, rows = len(rows) > limit, rows[:limit]
     following = str(rows[-1]["id"]) if more else None
     if current().as_json:
-        from .shapes import of_row
+        from ..shapes import of_row
 
         answer({"items": [of_row(row) for row in rows], "next": following, "position": position})
         return

@@ -6,8 +6,9 @@ import logging
 import sys
 from typing import Final
 
+from ..text import clean
 from .settings import current
-from .text import clean, is_drawn
+from .terminal import is_drawn
 
 #: In front of each line where a progress line may stand: back to its beginning, and wipe it.
 _WIPE: Final = "\r\x1b[K"

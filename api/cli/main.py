@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from ...domain.errors import JobLogError
+from ..text import clean
 from .exits import Exit, exit_of
 from .settings import Settings, shared_options
-from .text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

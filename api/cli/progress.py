@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from ..text import counted, span
 from .settings import current
-from .text import counted, is_drawn, span
+from .terminal import is_drawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable

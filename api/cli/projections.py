@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from ..text import clean, counted, iso
 from .exits import Exit
 from .measure import Measure
 from .output import answer
 from .progress import Progress
 from .session import open_log
 from .settings import shared_options
-from .text import clean, counted, iso, table
+from .terminal import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ...domain.errors import InvalidFieldError
+from ..text import clean, iso, moment, span
 from .output import answer, say
 from .session import actor, open_log
 from .settings import shared_options
-from .text import clean, iso, moment, painted, span, table
+from .terminal import painted, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from ...workers.commands.log import JobLog
 
 _HEAD: Final = ("QUEUE", "STATE", "RUNNING", "LIMIT", "READY", "OLDEST DUE")
 
@@ -37,8 +36,10 @@ def list_command() -> None:
 
 
 def _list() -> None:
+    from .. import queue_list
+
     with open_log(reading=True) as log:
-        items, now = _items(log), log.now()
+        items, now = queue_list.items(log), log.now()
     rows = [
         [
             clean(one["queue"]),
@@ -57,29 +58,6 @@ def _list() -> None:
     answer({"items": shown}, *table(_HEAD, rows))
     if not items:
         say("No queue holds anything, and none was ever paused or limited.")
-
-
-def _items(log: JobLog) -> list[dict[str, Any]]:
-    from ...eventstore import inspection
-
-    store = log.store
-    known, running = store.queue_rows(), inspection.leases_by_queue(store)
-    items: list[dict[str, Any]] = []
-    for name in sorted({*known, *running, *inspection.ready_queues(store)}):
-        row = known.get(name, {"paused": False, "slots": None})
-        waits = inspection.ready(store, name)
-        items.append(
-            {
-                "queue": name,
-                "paused": row["paused"],
-                "slots": row["slots"],
-                "running": running.get(name, 0),
-                "ready": waits.jobs,
-                "ready_is_exact": waits.jobs < inspection.COUNT_LIMIT,
-                "due": waits.oldest_due,
-            }
-        )
-    return items
 
 
 def _controls(function: Callable[..., Any]) -> Callable[..., Any]:

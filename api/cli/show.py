@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...domain.errors import UnknownEventError
+from ..text import clean, clock_time, counted, moment, span
 from .output import encoded, say, stream
 from .session import find_job, open_log
 from .settings import current, shared_options
-from .text import clean, clock_time, counted, moment, span, status_text
+from .terminal import status_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +42,7 @@ def show_command(*, job_id: str, every: bool) -> None:
 
 
 def _show_outbox(row: JobRow) -> None:
-    from .shapes import of_row
+    from ..shapes import of_row
 
     if current().as_json:
         click.echo(encoded({"job": of_row(row), "history": []}))
@@ -52,7 +53,7 @@ def _show_outbox(row: JobRow) -> None:
 
 def _document(log: JobLog, job_id: UUID, row: JobRow, *, every: bool) -> Iterator[str]:
     """One document, written piece by piece: a job may have millions of events."""
-    from . import history, shapes
+    from .. import history, shapes
 
     shape = shapes.of_job(row, _replayed(log, job_id), log.store.lease(job_id), log.store)
     yield '{"job": ' + encoded(shape)
@@ -65,7 +66,7 @@ def _document(log: JobLog, job_id: UUID, row: JobRow, *, every: bool) -> Iterato
 
 
 def _lines(log: JobLog, job_id: UUID, row: JobRow, *, every: bool) -> Iterator[str]:
-    from . import history
+    from .. import history
 
     job, now = _replayed(log, job_id), log.now()
     yield f"job {job_id}  {status_text(row['status'], warnings=row['outcome'] == 'with-warnings', width=0)}"

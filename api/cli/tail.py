@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from ...domain.errors import InvalidFieldError, LogRewoundError, StoreBusyError, StoreUnavailableError
+from ..text import clean
 from .output import encoded, say
 from .session import find_job, open_log
 from .settings import current, shared_options
-from .text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,12 +118,12 @@ class Tail:
 
 def _lines(log: JobLog, page: list[LoggedEvent], epoch: int) -> Iterator[str]:
     if current().as_json:
-        from .shapes import of_event
+        from ..shapes import of_event
 
         for event in page:
             yield encoded(of_event(event) | {"epoch": epoch, "cursor": f"{epoch}:{event.position}"})
         return
-    from . import history
+    from .. import history
 
     now = log.now()
     for event in page:

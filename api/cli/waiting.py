@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ...domain.errors import StoreBusyError, StoreUnavailableError
+from ..text import clean, counted, span
 from .exits import OF_STATUS, Exit
 from .logs import start_logging
 from .measure import Measuring
@@ -18,7 +19,7 @@ from .output import emit, say
 from .progress import Progress
 from .settings import current
 from .signals import Stopping
-from .text import clean, counted, span, status_text
+from .terminal import status_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +57,7 @@ def see_through(
         say(f"the job is kept: any worker goes on at its checkpoint; see `joblog show {job_id}`")
         end = local.stopping.end if end is Exit.JOB_PARKED and row["status"] != "paused" else end
     if current().as_json:
-        from .shapes import of_row
+        from ..shapes import of_row
 
         emit((document or {"id": str(job_id)}) | {"job": of_row(row)})
     else:
@@ -193,7 +194,7 @@ class Watch:
         if row["status"] not in {"queued", "waiting"}:
             self._hint_at = float("inf")
         elif time.monotonic() >= self._hint_at:
-            from . import explain
+            from .. import explain
 
             self._hint_at = float("inf")
             progress.end()

@@ -14,7 +14,7 @@ from .settings import shared_options
 @shared_options()
 def why_command(*, job_id: str) -> None:
     """Say why a job stands where it stands."""
-    from . import explain
+    from .. import explain
 
     with open_log(reading=True) as log:
         row = log.row(find_job(log, job_id))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from ..text import clean
 from .exits import Exit
 from .instants import parse_span
 from .logs import start_logging
@@ -15,7 +16,6 @@ from .output import answer, say
 from .session import database, open_log, shown, user_jobs
 from .settings import shared_options
 from .signals import Stopping
-from .text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -218,3 +218,14 @@ def test_what_was_written_is_there_after_a_restart(backend: Backend, log: JobLog
     assert again.store.tracking_position("f") == 3
     assert set(again.store.unit_states(held.job_id)) == {"a"}
     assert stored(again.writer.append(an_append())) == 5
+
+
+def test_a_page_that_ends_before_a_job_is_the_one_before_it(log: JobLog) -> None:
+    for number in range(7):
+        submit(log, f"job-{number}", owner="ada" if number % 2 else "bob")
+    whole = log.store.find_jobs(limit=100)
+    keys = [(row["created_at"], row["id"]) for row in whole]
+
+    assert log.store.find_jobs(after=keys[5], limit=3) == whole[2:5]
+    assert log.store.find_jobs(after=keys[0], limit=3) == []
+    assert log.store.find_jobs(owner="ada", limit=100) == [row for row in whole if row["owner"] == "ada"]

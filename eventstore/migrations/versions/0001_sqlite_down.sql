@@ -2,6 +2,8 @@ DROP TABLE unit_results
 --;
 DROP TABLE tracking
 --;
+DROP TABLE tokens
+--;
 DROP TABLE snapshots
 --;
 DROP TABLE receipts

@@ -73,13 +73,23 @@ CREATE INDEX jobs_0_blocked ON jobs_0 (exclusive_key, priority, due_at, id) WHER
 --;
 CREATE INDEX jobs_0_claim ON jobs_0 (queue, kind, gate, priority, tenant, due_at, id) WHERE ready = 1
 --;
+CREATE INDEX jobs_0_created ON jobs_0 (created_at, id)
+--;
 CREATE INDEX jobs_0_due ON jobs_0 (due_at, id) WHERE ready = 0 AND blocked = 0 AND status IN ('queued', 'waiting')
 --;
+CREATE INDEX jobs_0_kind ON jobs_0 (kind, created_at, id)
+--;
+CREATE INDEX jobs_0_owner ON jobs_0 (owner, created_at, id) WHERE owner != ''
+--;
 CREATE INDEX jobs_0_parent ON jobs_0 (parent_id) WHERE parent_id != ''
+--;
+CREATE INDEX jobs_0_queue ON jobs_0 (queue, created_at, id)
 --;
 CREATE INDEX jobs_0_status ON jobs_0 (status, created_at, id)
 --;
 CREATE INDEX jobs_0_suspects ON jobs_0 (queue, crashes) WHERE ready = 1 AND crashes > 0
+--;
+CREATE INDEX jobs_0_tenant ON jobs_0 (tenant, created_at, id)
 --;
 CREATE TABLE jobs_1 (
 	id BLOB NOT NULL, 
@@ -129,13 +139,23 @@ CREATE INDEX jobs_1_blocked ON jobs_1 (exclusive_key, priority, due_at, id) WHER
 --;
 CREATE INDEX jobs_1_claim ON jobs_1 (queue, kind, gate, priority, tenant, due_at, id) WHERE ready = 1
 --;
+CREATE INDEX jobs_1_created ON jobs_1 (created_at, id)
+--;
 CREATE INDEX jobs_1_due ON jobs_1 (due_at, id) WHERE ready = 0 AND blocked = 0 AND status IN ('queued', 'waiting')
 --;
+CREATE INDEX jobs_1_kind ON jobs_1 (kind, created_at, id)
+--;
+CREATE INDEX jobs_1_owner ON jobs_1 (owner, created_at, id) WHERE owner != ''
+--;
 CREATE INDEX jobs_1_parent ON jobs_1 (parent_id) WHERE parent_id != ''
+--;
+CREATE INDEX jobs_1_queue ON jobs_1 (queue, created_at, id)
 --;
 CREATE INDEX jobs_1_status ON jobs_1 (status, created_at, id)
 --;
 CREATE INDEX jobs_1_suspects ON jobs_1 (queue, crashes) WHERE ready = 1 AND crashes > 0
+--;
+CREATE INDEX jobs_1_tenant ON jobs_1 (tenant, created_at, id)
 --;
 CREATE TABLE leases (
 	job_id BLOB NOT NULL, 
@@ -214,6 +234,22 @@ CREATE TABLE snapshots (
 	state BLOB NOT NULL, 
 	vocabulary INTEGER NOT NULL, 
 	PRIMARY KEY (stream_id)
+)
+ WITHOUT ROWID
+--;
+CREATE TABLE tokens (
+	id TEXT NOT NULL, 
+	name TEXT NOT NULL, 
+	purpose TEXT NOT NULL, 
+	hash TEXT NOT NULL, 
+	scopes TEXT NOT NULL, 
+	tenant TEXT NOT NULL, 
+	owner TEXT NOT NULL, 
+	created_at INTEGER NOT NULL, 
+	expires_at INTEGER, 
+	used_at INTEGER, 
+	revoked_at INTEGER, 
+	PRIMARY KEY (id)
 )
  WITHOUT ROWID
 --;

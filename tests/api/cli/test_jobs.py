@@ -155,7 +155,7 @@ def test_events_are_shown_one_by_one(log: JobLog, cli: Callable[..., Answer]) ->
 def test_a_long_life_is_cut_at_its_beginning(
     log: JobLog, cli: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("joblog.api.cli.history.SHOWN", 3)
+    monkeypatch.setattr("joblog.api.history.SHOWN", 3)
     job_id = submit(log)
     for worker, units in (("host-1", (1, 2)), ("host-2", (3, 4))):
         held = claimed(log, worker)

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from joblog.api.cli import sentences
+from joblog.api import sentences
 from joblog.domain import events, log_events, queue
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from joblog.api.cli.instants import parse_instant, parse_span
-from joblog.api.cli.text import clean, clock_time, counted, iso, size, span, table
+from joblog.api.cli.terminal import table
+from joblog.api.text import clean, clock_time, counted, iso, size, span
 from joblog.domain.errors import InvalidFieldError
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)

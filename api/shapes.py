@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from .text import iso
 
 if TYPE_CHECKING:
-    from ...domain.job import Job
-    from ...eventstore.store import JobRow, LeaseRow, LoggedEvent, Store
+    from ..domain.job import Job
+    from ..eventstore.store import JobRow, LeaseRow, LoggedEvent, Store
 
 _PLAIN: Final = ("kind", "queue", "tenant", "owner", "key", "priority", "exclusive_key", "gate")
 _STATE: Final = ("status", "wish", "outcome", "reason", "reason_text")

@@ -8,18 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ...domain import events as e
-from ...domain import identity, queue
-from ...domain.status import ENDED
-from ...eventstore import inspection
+from ..domain import events as e
+from ..domain import identity, queue
+from ..domain.status import ENDED
+from ..eventstore import inspection
 from .text import clean, clock_time, iso, moment, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from uuid import UUID
 
-    from ...eventstore.store import JobRow
-    from ...workers.commands.log import JobLog
+    from ..eventstore.store import JobRow
+    from ..workers.commands.log import JobLog
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ...domain import events as e
-from ...domain.errors import UnknownEventError
-from ...eventstore import inspection
+from ..domain import events as e
+from ..domain.errors import UnknownEventError
+from ..eventstore import inspection
 from .sentences import sentence
 from .text import clean, clock_time, stamp
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from ...eventstore.store import LoggedEvent
-    from ...workers.commands.log import JobLog
+    from ..eventstore.store import LoggedEvent
+    from ..workers.commands.log import JobLog
 
 #: The steady work: too many to tell one by one.
 STEADY: Final = (e.UnitAttempted.TOPIC, e.UnitCompleted.TOPIC, e.CheckpointAdvanced.TOPIC)

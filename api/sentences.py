@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ...domain import events as e
-from ...domain import log_events, queue
+from ..domain import events as e
+from ..domain import log_events, queue
 from .text import clean, clock_time
 
 if TYPE_CHECKING:

@@ -1,0 +1,88 @@
+"""The tokens of the service: who may come in.  Secrets are never here, only their hashes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ..domain.errors import StoreError
+from .sql_store import SqlStore
+
+if TYPE_CHECKING:
+    from .store import Store
+
+_COLUMNS: Final = "id, name, purpose, hash, scopes, tenant, owner, created_at, expires_at, used_at, revoked_at"
+
+
+class TokenRow(NamedTuple):
+    """A token, a browser's session, or a sign-in link."""
+
+    id: str
+    name: str
+    purpose: str  #: token, session or sign-in
+    hash: str  #: SHA-256 of the secret, hexadecimal
+    scopes: str  #: with spaces between
+    tenant: str = ""  #: empty: of all tenants
+    owner: str = ""  #: empty: of all owners
+    created_at: int = 0
+    expires_at: int | None = None
+    used_at: int | None = None
+    revoked_at: int | None = None
+
+    def is_live(self, now: int) -> bool:
+        """Whether it still opens anything."""
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+
+def _of(store: Store) -> SqlStore:
+    if not isinstance(store, SqlStore):
+        raise StoreError("only a log in a database has tokens")
+    return store
+
+
+def _sql(store: Store, text: str) -> str:
+    return text if store.dialect == "sqlite" else text.replace("?", "%s")
+
+
+def _write(store: Store, text: str, *params: Any) -> int:
+    mine = _of(store)
+    with mine.writing("claim") as cursor:
+        cursor.execute(_sql(store, text), params)
+        return int(cursor.rowcount)
+
+
+def find(store: Store, token_id: str) -> TokenRow | None:
+    """One of them by its public part."""
+    found = _of(store).sql_rows(_sql(store, f"SELECT {_COLUMNS} FROM tokens WHERE id = ?"), (token_id,))
+    return TokenRow(*found[0]) if found else None
+
+
+def listed(store: Store, purpose: str, *, limit: int = 1000) -> list[TokenRow]:
+    """All of one purpose, by name."""
+    sql = f"SELECT {_COLUMNS} FROM tokens WHERE purpose = ? ORDER BY name, created_at, id LIMIT ?"
+    return [TokenRow(*row) for row in _of(store).sql_rows(_sql(store, sql), (purpose, limit))]
+
+
+def add(store: Store, row: TokenRow) -> None:
+    """Keep a new one."""
+    marks = ", ".join("?" * len(row))
+    _write(store, f"INSERT INTO tokens ({_COLUMNS}) VALUES ({marks})", *row)
+
+
+def revoke(store: Store, token_id: str, now: int) -> bool:
+    """End one; False if there was none that still stood."""
+    return _write(store, "UPDATE tokens SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL", now, token_id) > 0
+
+
+def used(store: Store, token_id: str, now: int) -> None:
+    """Note when it was last used."""
+    _write(store, "UPDATE tokens SET used_at = ? WHERE id = ?", now, token_id)
+
+
+def spend(store: Store, token_id: str) -> bool:
+    """Take one that works once; True for the one caller that got it."""
+    return _write(store, "DELETE FROM tokens WHERE id = ? AND purpose = 'sign-in'", token_id) > 0
+
+
+def sweep(store: Store, before: int) -> int:
+    """Forget sessions and sign-in links that ended before *before*."""
+    return _write(store, "DELETE FROM tokens WHERE purpose <> 'token' AND expires_at < ?", before)
