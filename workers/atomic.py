@@ -14,6 +14,7 @@ from ..domain.errors import GenerationChangedError, JobLogError, StateError
 from ..eventstore.append import Append, Stored
 from ..eventstore.failpoint import failpoint
 from ..eventstore.store import ConflictError
+from .commands import drive
 from .errors import AtomicTooLongError
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def atomic(book: Book, batch: BaseBatch[Any]) -> Iterator[sa.Connection]:
         LeaseLostError: the job is somebody else's now; undone.
     """
     log, held = book.log, book.held
+    drive.run(book.flush(), log.writer)
     began = log.clock.monotonic()
     before = held.job.version
     try:

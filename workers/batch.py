@@ -74,7 +74,7 @@ class BaseBatch(Sequence[T], Generic[T]):
         for what, count in left["tallies"].items():
             self._book.tallies[what] = self._book.tallies.get(what, 0) + count
         mark = (f"b:{self.name}", [self.number + 1, left["cursor"]])
-        yield from self._book.done([(self.unit, left["evidence"])], mark)
+        yield from self._book.done([(self.unit, left["evidence"])], mark, at_once=True)
         self.committed = True
 
     def settle(self) -> tuple[list[tuple[str, Any]], tuple[str, Any]]:
@@ -89,12 +89,12 @@ class BaseBatch(Sequence[T], Generic[T]):
         """Where the source goes on behind this batch, as the checkpoint keeps it."""
         return f"b:{self.name}", [self.number + 1, self._cursor]
 
-    def committing(self) -> Generator[Any, Any, None]:
-        """Record the batch, unless ``atomic`` did."""
+    def committing(self, *, at_once: bool = False) -> Generator[Any, Any, None]:
+        """Record the batch, unless ``atomic`` did; *at_once* where a mark elsewhere waits for it."""
         if self.committed:
             return
         units, mark = self.settle()
-        yield from self._book.done(units, mark)
+        yield from self._book.done(units, mark, at_once=at_once)
         self.committed = True
 
 

@@ -7,6 +7,7 @@ The five steps of a unit are visible in ``unit``.
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid5
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from .commands.log import JobLog
 
 STEPS_LIMIT: Final = 10_000
+LONGEST_WAIT: Final = 1.0  #: seconds that a finished unit waits for others of its commit
 _MISSING: Final = object()
 
 
@@ -51,7 +53,7 @@ class Control:
 class Book:
     """See the module."""
 
-    def __init__(self, log: JobLog, held: Held, control: Control) -> None:
+    def __init__(self, log: JobLog, held: Held, control: Control, *, units_per_commit: int = 1) -> None:
         self.log, self.held, self.control = log, held, control
         job = held.job
         cursor = job.cursor if isinstance(job.cursor, dict) else {}
@@ -61,6 +63,11 @@ class Book:
         self.skip_mark: tuple[str, Any] | None = None  #: where its verb goes on if it is passed over
         self._steps: dict[str, Any] | None = {} if job.done == 0 else None
         self._must_attempt = job.crashes > 0 or job.unit_attempt > 0 or bool(job.gate)
+        self._pending: list[tuple[str, Any]] = []  #: finished units that wait for the next commit
+        self._pending_since = 0.0
+        self._units_per_commit = units_per_commit
+        # After a crash or a failure the units behind the checkpoint go one by one: the bad one stands alone.
+        self._alone = units_per_commit if self._must_attempt else 0
 
     # -- boundaries --------------------------------------------------------------------------------------------------
 
@@ -83,23 +90,53 @@ class Book:
         """Spend an attempt before the body, where a death in it must count."""
         self.unit, self.skip_mark = unit, skip_mark
         if self._must_attempt:
+            yield from self.flush()
             self._must_attempt = bool(self.held.job.gate)
             yield from self.held.attempting(unit)
             failpoint("unit.attempted")
 
-    def done(self, units: list[tuple[str, Any]], mark: tuple[str, Any] | None = None) -> Generator[Any, Any, None]:
-        """Record finished units and where their verb goes on: evidence and checkpoint in one commit."""
-        marks = self.marks if mark is None else {**self.marks, mark[0]: mark[1]}
-        command = self.held.completing_units(units, {"cursor": marks, "tallies": dict(self.tallies)})
-        try:
-            yield from command
-        except UnitDoneError:
-            # It is in the log already, under an answer we never got: the checkpoint is what the log says.
-            self.marks = dict(self.held.job.cursor or {})
-        else:
-            self.marks = marks
+    def done(
+        self, units: list[tuple[str, Any]], mark: tuple[str, Any] | None = None, *, at_once: bool = False
+    ) -> Generator[Any, Any, None]:
+        """Record finished units and where their verb goes on: evidence and checkpoint in one commit.
+
+        Where the operation declares ``units_per_commit`` they may wait for others; never with *at_once*.
+        """
+        if not self._pending:
+            self._pending_since = self.log.clock.monotonic()
+        self._pending += units
+        if mark is not None:
+            self.marks = {**self.marks, mark[0]: mark[1]}
         self.unit = ""
-        failpoint("unit.recorded")
+        if at_once or self._is_commit_due():
+            yield from self.flush()
+
+    def _is_commit_due(self) -> bool:
+        if self._alone:
+            self._alone -= 1
+            return True
+        waited = self.log.clock.monotonic() - self._pending_since
+        return len(self._pending) >= self._units_per_commit or waited >= LONGEST_WAIT
+
+    def flush(self) -> Generator[Any, Any, None]:
+        """Record what is pending."""
+        while self._pending:
+            units, self._pending = self._pending, []
+            marks = self.marks
+            try:
+                yield from self.held.completing_units(units, {"cursor": marks, "tallies": dict(self.tallies)})
+            except UnitDoneError:
+                # They are in the log already, under an answer we never got: the checkpoint is what the log says.
+                keys = [unit for unit, _ in units]
+                stored = yield partial(self.log.store.unit_states, self.held.job_id, keys)
+                self._pending = [unit for unit in units if unit[0] not in stored]
+                if not self._pending:
+                    self.marks = dict(self.held.job.cursor or {})
+            failpoint("unit.recorded")
+
+    def pending(self, unit: str) -> Any:
+        """The evidence of a unit that is finished and not recorded yet, or ``_MISSING``."""
+        return next((evidence for key, evidence in self._pending if key == unit), _MISSING)
 
     def known(self, unit: str) -> Generator[Any, Any, Any]:
         """The recorded result of a step, or ``_MISSING``; all steps are read in one query."""

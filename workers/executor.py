@@ -23,7 +23,7 @@ from ..domain.job import Actor
 from ..domain.status import Status
 from ..eventstore.failpoint import failpoint
 from .book import Book, Control
-from .commands import family
+from .commands import drive, family
 from .errors import (
     ArgumentError,
     AtomicUnavailableError,
@@ -37,6 +37,7 @@ from .errors import (
 from .run import Run, SyncRun
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
     from concurrent.futures import Executor
 
     from .commands.held import Held
@@ -68,15 +69,28 @@ class Execution:
         except ArgumentError as error:
             return await self._settle("failed", self.held.fail, reason=error.code, text=str(error))
         while True:
-            book = Book(self.log, self.held, self.control)
+            book = Book(self.log, self.held, self.control, units_per_commit=operation.units_per_commit)
             try:
-                result = await self._call(operation, book, args)
+                result = await self._flushed(book, self._call(operation, book, args))
             except BaseException as error:  # noqa: BLE001 - sorted out below; what is not ours is raised again
                 outcome = await self._ended_by(error, operation, book)
                 if outcome is None:
                     continue  # a bad unit was passed over: on behind it
                 return outcome
             return await self._complete(result)
+
+    async def _flushed(self, book: Book, call: Coroutine[Any, Any, Any]) -> Any:
+        """Await *call*; whatever ends it, the units that it has finished are recorded first."""
+        try:
+            result = await call
+        except (Exception, asyncio.CancelledError) as error:
+            if not (isinstance(error, Stopped) and error.cause == _LOST):
+                unit = book.unit
+                await asyncio.shield(drive.run_soon(book.flush(), self.log.writer, self._readers))
+                book.unit = unit
+            raise
+        await drive.run_soon(book.flush(), self.log.writer, self._readers)
+        return result
 
     async def _call(self, operation: Operation[Any, Any], book: Book, args: Any) -> Any:
         book.check()

@@ -11,6 +11,7 @@ from ..domain import storable
 from ..domain.errors import InvalidFieldError
 from ..eventstore.failpoint import failpoint
 from ..eventstore.mapper import evidence_of
+from .book import missing
 from .errors import ListChangedError
 
 if TYPE_CHECKING:
@@ -91,6 +92,8 @@ class BaseItem(Generic[T]):
         book = self._book
         unit = unit_key(self._name, self.key, storable.name(phase, "phase"))
         book.check()
+        if not missing(pending := book.pending(unit)):
+            return pending
         if self._index <= int(book.marks.get(f"i:{self._name}", 0)):  # only the item in flight can have recorded phases
             states = yield lambda: book.log.store.unit_states(book.held.job_id, [unit])
             if unit in states:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_type_hints, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, get_type_hints, overload
 
 import msgspec
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 A = TypeVar("A")
 R = TypeVar("R")
+LARGEST_COMMIT: Final = 1000  #: units
 Guarantee = Literal["exactly-once", "at-least-once"]
 
 
@@ -46,6 +47,12 @@ class Operation(Generic[A, R]):
     on_unit_failure: Literal["stop", "skip"] = "stop"
     skip_limit: int = 100
     guarantee: Guarantee = "at-least-once"
+    units_per_commit: int = 1  #: of tiny units; as many may run again after a crash, and each is recorded by itself
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.units_per_commit <= LARGEST_COMMIT:
+            problem = f"{self.units_per_commit} is not between 1 and {LARGEST_COMMIT}"
+            raise InvalidFieldError("units_per_commit", problem, "give a number in between")
 
     @property
     def is_async(self) -> bool:

@@ -221,7 +221,7 @@ class Run(_BaseRun):
             failpoint("unit.before_effect")
             yield one
             failpoint("unit.after_effect")
-            await self._drive(one.committing())
+            await self._drive(one.committing(at_once=made is not None))
             book.check()
 
     async def items(self, name: str, source: Iterable[T], *, key: Callable[[T], str] = str) -> AsyncIterator[Item[T]]:
@@ -290,7 +290,7 @@ class SyncRun(_BaseRun):
             failpoint("unit.before_effect")
             yield one
             failpoint("unit.after_effect")
-            self._drive(one.committing())
+            self._drive(one.committing(at_once=made is not None))
             book.check()
 
     def items(self, name: str, source: Iterable[T], *, key: Callable[[T], str] = str) -> Iterator[SyncItem[T]]:

@@ -1,0 +1,83 @@
+"""The jobs of the workloads, and the worker process that runs them: ``python bench/bodies.py URL [SLOTS]``.
+
+It says `ready` and waits for a line, so that several can start at once.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+for folder in (ROOT / "src", ROOT):
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+from joblog import JobLog
+from joblog.workers.registry import Jobs
+from joblog.workers.run import Run, SyncRun
+from joblog.workers.worker import Worker, WorkerSettings
+
+jobs = Jobs()
+
+
+def now() -> int:
+    """Nanoseconds on a clock that all processes of this machine share."""
+    return time.monotonic_ns()
+
+
+@jobs.job("bench.noop")
+async def noop(run: Run, args: dict[str, int]) -> None:
+    """Nothing."""
+
+
+@jobs.job("bench.mark")
+async def mark(run: Run, args: dict[str, int]) -> int:
+    """When it began."""
+    return now()
+
+
+@jobs.job("bench.units")
+async def units(run: Run, args: dict[str, int]) -> None:
+    """*count* durable units that do nothing."""
+    for number in range(args["count"]):
+        await run.step(f"u{number}", int)
+
+
+@jobs.job("bench.long")
+def long(run: SyncRun, args: dict[str, str]) -> None:
+    """*count* units, told to a file, then one that never ends; a new process goes on at that one."""
+    seen = Path(args["file"])
+
+    def tell(what: str) -> None:
+        with seen.open("a", encoding="ascii") as file:
+            file.write(f"{what} {now()}\n")
+
+    def unit(number: int) -> int:
+        if number == int(args["count"]):
+            tell("new")
+            time.sleep(3600)
+        else:
+            tell("again") if run.attempt > 1 else None
+        return number
+
+    tell("body")
+    for number in range(int(args["count"]) + 1):
+        run.step(f"u{number}", unit, number)
+
+
+def main() -> None:
+    """Work until killed or told to stop."""
+    url, slots = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 10
+    with JobLog.open(url) as log:
+        worker = Worker(log, jobs, WorkerSettings(slots=slots))
+        signal.signal(signal.SIGTERM, lambda *_: worker.stop())
+        print("ready", flush=True)
+        sys.stdin.readline()
+        worker.run()
+
+
+if __name__ == "__main__":
+    main()
