@@ -133,11 +133,19 @@ class Held:
         return (yield from self._decided(decide))
 
     def schedule_retry(
-        self, unit: str, *, category: str, text: str, origin: str = "backoff", next_attempt_at: datetime | None = None
+        self,
+        unit: str,
+        *,
+        category: str,
+        text: str,
+        origin: str = "backoff",
+        next_attempt_at: datetime | None = None,
+        not_before: datetime | None = None,
     ) -> int:
         """Store when *unit* is tried again and give the lease back; by default the policy's jittered back-off.
 
-        The jitter is drawn once and stored, so a restart can't roll it again.
+        *not_before* lengthens that back-off where it would be over earlier; only then *origin* is its.  The jitter is
+        drawn once and stored, so a restart can't roll it again.
 
         Raises:
             ExhaustedError: no attempt is left; ``park`` or ``fail`` the job.
@@ -148,11 +156,13 @@ class Held:
         random = self._log.random.random()
 
         def decide(job: Job, now: datetime) -> None:
-            at = next_attempt_at
+            at, whose = next_attempt_at, origin
             if at is None:
-                at = now + job.policy.delay(job.failed_attempt(self.token, unit), random)
+                backoff = now + job.policy.delay(job.failed_attempt(self.token, unit), random)
+                at = max(backoff, not_before or backoff)
+                whose = origin if not_before in {None, at} else "backoff"
             job.schedule_retry(
-                self.token, unit, category=category, text=text, next_attempt_at=at, origin=origin, now=now
+                self.token, unit, category=category, text=text, next_attempt_at=at, origin=whose, now=now
             )
 
         return self._run(self._decided(decide))
