@@ -30,9 +30,7 @@ class Fatal(OperationError):  # noqa: N818 - reads as a verdict where it is rais
 class RetryLater(OperationError):  # noqa: N818 - reads as a wish where it is raised
     """A passing fault: try this unit again, after *after* or at *at* if given, else by the operation's back-off.
 
-    *not_before* lengthens that back-off where it would be over earlier, and never shortens it.  *origin* names where
-    the wait comes from: delta, date, reset.  *category*: provider, network, storage or credential; when the attempts
-    are spent the job is paused, not failed.
+    *category*: provider, network, storage or credential; when the attempts are spent the job is paused, not failed.
     """
 
     def __init__(
@@ -42,24 +40,31 @@ class RetryLater(OperationError):  # noqa: N818 - reads as a wish where it is ra
         *,
         after: timedelta | None = None,
         at: datetime | None = None,
-        not_before: datetime | None = None,
-        origin: str = "",
         category: str = "provider",
     ) -> None:
         super().__init__(": ".join(part for part in (code, text) if part))
         self.code, self.after, self.at, self.category = code, after, at, category
-        self.not_before, self.origin = not_before, origin
+
+
+class ProviderWaits(RetryLater):
+    """A provider said when it takes the next request: tried again then, whatever our own back-off says.
+
+    *lengthens*: it only said so beside its answer (a reset), so a longer back-off of ours stands.  Longer than a day
+    ahead, the job is paused with the reason and the instant, and nothing but an operator resumes it.
+    """
+
+    def __init__(self, code: str, text: str, *, at: datetime, origin: str, gate: str, lengthens: bool = False) -> None:
+        super().__init__(code, text, at=at)
+        self.until = at
+        self.origin, self.gate, self.lengthens = origin, gate, lengthens
 
 
 class NeedsOperator(OperationError):  # noqa: N818 - reads as a state where it is raised
-    """Something outside the input is missing (a file, a credential, a table): the job is paused with *code* at once.
+    """Something outside the input is missing (a file, a credential, a table): the job is paused with *code* at once."""
 
-    Resumed, it still waits until *not_before*.
-    """
-
-    def __init__(self, code: str, text: str = "", *, not_before: datetime | None = None) -> None:
+    def __init__(self, code: str, text: str = "") -> None:
         super().__init__(": ".join(part for part in (code, text) if part))
-        self.code, self.not_before = code, not_before
+        self.code = code
 
 
 class UnknownKindError(RefusedError):

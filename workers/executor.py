@@ -139,8 +139,7 @@ class Execution:
         if isinstance(error, StoreError | UnknownOutcomeError):
             return await self._storage_fault(error, book.unit)
         if isinstance(error, NeedsOperator):
-            parking = partial(self.held.park, not_before=error.not_before)
-            return await self._settle("parked", parking, reason=error.code, text=describe(error))
+            return await self._settle("parked", self.held.park, reason=error.code, text=describe(error))
         if isinstance(error, Fatal):
             return await self._fatal(error, operation, book)
         return await self._faulted(error, book)
@@ -178,16 +177,14 @@ class Execution:
         later = error if isinstance(error, RetryLater) else None
         category = later.category if later else category_of(error)
         text = describe(error) if later else f"{type(error).__name__}: {describe(error)} [{fingerprint(error)}]"
-        at, floor, origin = None, None, "backoff"
+        at, origin = None, "backoff"
         if later is not None:
             at = later.at or (self.log.now() + later.after if later.after else None)
-            floor = later.not_before
-            origin = later.origin or ("backoff" if at is None else "date" if later.at else "delta")
+            origin = "backoff" if at is None else "date" if later.at else "delta"
         logger.warning("job %s, unit %r: %s", self.held.job_id, book.unit, text, exc_info=later is None)
         unit = book.unit or "body"
         failpoint("retry.classified")
-        wait: dict[str, Any] = {"origin": origin, "next_attempt_at": at, "not_before": floor}
-        retry = partial(self.held.schedule_retry, unit, category=category, text=text, **wait)
+        retry = partial(self.held.schedule_retry, unit, category=category, text=text, origin=origin, next_attempt_at=at)
         try:
             outcome = await self._settle("retry", retry, raising=ExhaustedError)
         except ExhaustedError:

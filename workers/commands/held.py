@@ -133,19 +133,11 @@ class Held:
         return (yield from self._decided(decide))
 
     def schedule_retry(
-        self,
-        unit: str,
-        *,
-        category: str,
-        text: str,
-        origin: str = "backoff",
-        next_attempt_at: datetime | None = None,
-        not_before: datetime | None = None,
+        self, unit: str, *, category: str, text: str, origin: str = "backoff", next_attempt_at: datetime | None = None
     ) -> int:
         """Store when *unit* is tried again and give the lease back; by default the policy's jittered back-off.
 
-        *not_before* lengthens that back-off where it would be over earlier; only then *origin* is its.  The jitter is
-        drawn once and stored, so a restart can't roll it again.
+        The jitter is drawn once and stored, so a restart can't roll it again.
 
         Raises:
             ExhaustedError: no attempt is left; ``park`` or ``fail`` the job.
@@ -156,13 +148,11 @@ class Held:
         random = self._log.random.random()
 
         def decide(job: Job, now: datetime) -> None:
-            at, whose = next_attempt_at, origin
+            at = next_attempt_at
             if at is None:
-                backoff = now + job.policy.delay(job.failed_attempt(self.token, unit), random)
-                at = max(backoff, not_before or backoff)
-                whose = origin if not_before in {None, at} else "backoff"
+                at = now + job.policy.delay(job.failed_attempt(self.token, unit), random)
             job.schedule_retry(
-                self.token, unit, category=category, text=text, next_attempt_at=at, origin=whose, now=now
+                self.token, unit, category=category, text=text, next_attempt_at=at, origin=origin, now=now
             )
 
         return self._run(self._decided(decide))

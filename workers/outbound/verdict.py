@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ..errors import Fatal, NeedsOperator, OperationError, RetryLater
+from ..errors import Fatal, NeedsOperator, OperationError, ProviderWaits, RetryLater
 from .retry_after import READ_ON, ResetForm, Wait, parse
 
 if TYPE_CHECKING:
@@ -51,17 +51,12 @@ def of_status(
     return Fatal(code, excerpt)
 
 
-def retry_later(code: str, text: str, wait: Wait | None, now: datetime) -> OperationError:
-    """Try again when the provider allows it; a wait over a day is for an operator to see (design 5.1)."""
+def retry_later(code: str, text: str, wait: Wait | None, now: datetime) -> RetryLater:
+    """Try again by our own back-off, or when the provider allows it."""
     if wait is None:
         return RetryLater(code, text)
     until = wait.until(now)
-    if wait.over_cap:
-        asked = f"the provider asked for {wait.delay:.0f} s, until {until:%Y-%m-%d %H:%M:%S} UTC"
-        return NeedsOperator("provider-wait", f"{code}, {asked}", not_before=until)
-    if wait.authoritative:
-        return RetryLater(code, text, at=until, origin=wait.origin)
-    return RetryLater(code, text, not_before=until, origin=wait.origin)
+    return ProviderWaits(code, text, at=until, origin=wait.origin, gate="", lengthens=not wait.authoritative)
 
 
 def network(code: str, text: str = "") -> RetryLater:

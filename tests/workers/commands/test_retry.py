@@ -237,16 +237,3 @@ def test_a_resume_goes_on_in_the_same_cycle_and_not_before_its_instant(log: JobL
     backend.clock.move(3600)
 
     assert claim_again(log, held.job_id).attempt_unit("a") == 2
-
-
-@pytest.mark.parametrize(("seconds", "wait", "origin"), [(60, 60, "reset"), (2, 8, "backoff")])
-def test_a_reset_lengthens_the_back_off_and_never_shortens_it(
-    log: JobLog, seconds: int, wait: int, origin: str
-) -> None:
-    """RAF-06: with no Retry-After the wait is the longer of both, and says whose it is."""
-    held = claimed(log, retry=STEEP)
-
-    fail_unit(held, not_before=START + seconds * SECOND, origin="reset")
-
-    assert wait_of(log, held) == wait * SECOND
-    assert last(log, held.job_id)["origin"] == origin

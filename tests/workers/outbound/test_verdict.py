@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from joblog.workers.errors import Fatal, NeedsOperator, OperationError, RetryLater
+from joblog.workers.errors import Fatal, NeedsOperator, OperationError, ProviderWaits, RetryLater
 from joblog.workers.outbound import verdict
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -15,7 +15,7 @@ def judged(status: int, *headers: tuple[str, str]) -> OperationError:
 
 
 def test_the_table_of_statuses() -> None:
-    kinds = {status: type(judged(status)) for status in range(300, 600)}
+    kinds: dict[int, type[OperationError]] = {status: type(judged(status)) for status in range(300, 600)}
 
     assert {status for status, kind in kinds.items() if kind is RetryLater} == (
         {408, 425, 429} | set(range(500, 600)) - {501, 505, 511}
@@ -28,31 +28,24 @@ def test_a_retry_after_is_the_instant_to_the_second_and_says_where_it_is_from() 
     delta = judged(429, ("Retry-After", "90"))
     date = judged(503, ("Retry-After", "Tue, 01 Jan 2030 00:02:00 GMT"))
 
-    assert isinstance(delta, RetryLater)
-    assert isinstance(date, RetryLater)
-    assert (delta.at, delta.origin, delta.not_before) == (NOW + timedelta(seconds=90), "delta", None)
+    assert isinstance(delta, ProviderWaits)
+    assert isinstance(date, ProviderWaits)
+    assert (delta.at, delta.origin, delta.lengthens) == (NOW + timedelta(seconds=90), "delta", False)
     assert (date.at, date.origin) == (NOW + timedelta(minutes=2), "date")
 
 
-def test_a_reset_alone_only_lengthens() -> None:
+def test_a_reset_alone_only_lengthens_the_back_off() -> None:
     reset = judged(429, ("X-RateLimit-Reset", "60"))
 
-    assert isinstance(reset, RetryLater)
-    assert (reset.at, reset.not_before, reset.origin) == (None, NOW + timedelta(seconds=60), "reset")
+    assert isinstance(reset, ProviderWaits)
+    assert (reset.at, reset.origin, reset.lengthens) == (NOW + timedelta(seconds=60), "reset", True)
 
 
-@pytest.mark.parametrize("seconds", [86_401, 10**30])
-def test_a_wait_over_a_day_is_parked_with_its_instant(seconds: int) -> None:
-    parked = judged(429, ("Retry-After", str(seconds)))
+def test_without_a_hint_the_back_off_decides() -> None:
+    later = judged(503)
 
-    assert isinstance(parked, NeedsOperator)
-    assert parked.code == "provider-wait"
-    assert parked.not_before == NOW + timedelta(seconds=min(seconds, 2**31))
-    assert "UTC" in str(parked)
-
-
-def test_a_day_is_still_waited_for() -> None:
-    assert isinstance(judged(429, ("Retry-After", "86400")), RetryLater)
+    assert type(later) is RetryLater
+    assert (later.at, later.after) == (None, None)
 
 
 @pytest.mark.parametrize("status", [400, 404, 501])
