@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 ROOT = Path(__file__).resolve().parent.parent
 for folder in (ROOT / "src", ROOT):
@@ -19,6 +20,9 @@ from joblog import JobLog
 from joblog.workers.registry import Jobs
 from joblog.workers.run import Run, SyncRun
 from joblog.workers.worker import Worker, WorkerSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 jobs = Jobs()
 
@@ -66,6 +70,31 @@ def long(run: SyncRun, args: dict[str, str]) -> None:
     tell("body")
     for number in range(int(args["count"]) + 1):
         run.step(f"u{number}", unit, number)
+
+
+class Count:
+    """The numbers up to *count*, as a source that is read on behind a cursor without reading what is before it."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def batches(self, size: int, cursor: int | None) -> Iterator[tuple[range, int]]:
+        """See ``Source``."""
+        for start in range(cursor or 0, self._count, size):
+            yield range(start, min(start + size, self._count)), start + size
+
+
+@jobs.job("bench.million", units_per_commit=500)
+def million(run: SyncRun, args: dict[str, Any]) -> int:
+    """*count* units; when its first unit began is told to a file, each time the job is taken up."""
+    told = False
+    for batch in run.batches("n", Count(args["count"]), size=1):
+        if not told:
+            told = True
+            with Path(args["file"]).open("a", encoding="ascii") as file:
+                file.write(f"{batch.number} {run.now().timestamp()}\n")
+        batch.tally("units")
+    return run.total("units")
 
 
 def main() -> None:

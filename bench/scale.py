@@ -2,6 +2,7 @@
 
     .venv/bin/python bench/scale.py stream     # 1,000,000 units in groups of 500, and 100,000 one by one
     .venv/bin/python bench/scale.py follow     # 8 writers (3 on SQLite) until there are 1,000,000 events, with tailing readers
+    .venv/bin/python bench/scale.py worker     # a job of 1,000,000 units in a worker that is killed twice
     .venv/bin/python bench/scale.py plans      # what a claim runs beside every backlog
     .venv/bin/python bench/scale.py all --ledger
 
@@ -33,6 +34,7 @@ KINDS = ("sqlite", "postgresql")
 LARGEST_GROWTH = 1.2  #: cost of a unit at the end against the start
 LARGEST_LEAK = 8.0  #: bytes a unit: 1,000,000 units would leave 8 MB
 LONGEST_LOAD = 20.0  #: milliseconds
+LONGEST_START = 100.0  #: milliseconds
 
 Part = tuple[dict[str, Any], list[str]]  #: figures, and what is not as it must be
 
@@ -94,6 +96,54 @@ def follow(kind: str, events: int, seed: int) -> Part:
         "seed": seed,
     }
     return figures, following.faults(found, events)
+
+
+def worker(kind: str, units: int) -> Part:
+    """One job with very many units in a worker process, which is killed twice on the way."""
+    import psutil
+
+    from bench.workloads import until, workers
+    from joblog import JobLog
+    from bench.bodies import jobs
+
+    resident: list[int] = []
+    with database(kind) as url, tempfile.TemporaryDirectory() as folder, JobLog.open(url) as log:
+        file = Path(folder) / "first"
+        start = time.monotonic()
+        job_id = log.submit(jobs.spec("bench.million", {"count": units, "file": str(file)})).job_id
+        for share in (0.45, 0.9, 1.0):
+            with workers(url, 1) as [process]:
+                seen = psutil.Process(process.pid)
+                until(lambda: log.row(job_id)["done"] > units * (share - 0.4), 0.2)  # noqa: B023 - called at once
+                resident.append(seen.memory_info().rss)
+                until(lambda: log.row(job_id)["done"] >= units * share, 0.2)  # noqa: B023 - as above
+                resident.append(seen.memory_info().rss)
+                if share == 1.0:
+                    until(lambda: log.row(job_id)["status"] == "completed")
+        seconds = time.monotonic() - start
+        job = log.job(job_id)
+        begun = [float(line.split()[1]) for line in file.read_text(encoding="ascii").splitlines()]
+        claims = [event.timestamp.timestamp() for event in _claims(log, job_id)]
+    waits = [1000 * (first - claim) for first, claim in zip(begun, claims, strict=True)]
+    growth = max(after - before for before, after in zip(resident[::2], resident[1::2], strict=True))
+    figures = {"units": job.done, "units_per_second": round(units / seconds), "kills": len(claims) - 1}
+    figures |= {
+        "claim_to_first_unit_ms": [round(wait, 1) for wait in waits],
+        "megabytes": round(max(resident) / 1e6, 1),
+    }
+    figures["megabytes_grown"] = round(growth / 1e6, 2)
+    wrong = [] if job.result == job.done == units else [f"{job.done} units, result {job.result}"]
+    wrong += [f"{wait:.0f} ms from the claim to the first unit" for wait in waits[1:] if wait > LONGEST_START]
+    wrong += [f"memory grew by {growth / 1e6:.1f} MB"] if growth > LARGEST_LEAK * units else []
+    return figures, wrong
+
+
+def _claims(log: Any, job_id: Any) -> Iterator[Any]:
+    """The claims of a job with many events, which are read in pieces."""
+    after = 0
+    while rows := log.store.read(job_id, after=after, limit=5000):
+        yield from log.mapper.decode_all(job_id, [row for row in rows if row.topic.endswith(".claimed")])
+        after = rows[-1].version
 
 
 def plans(kind: str, largest: int) -> Part:
@@ -158,6 +208,8 @@ def parts(chosen: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Part]]
                     f"scale-stream-{kind}-{group}",
                     partial(stream, kind, units, group),
                 )
+        if chosen.part in ("worker", "all"):
+            yield f"scale-worker-{kind}", partial(worker, kind, chosen.units)
         if chosen.part in ("follow", "all"):
             yield f"scale-follow-{kind}", partial(follow, kind, chosen.events, chosen.seed)
         if chosen.part in ("plans", "all"):
@@ -169,7 +221,7 @@ def main() -> int:
     from tests import postgres_server
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("stream", "follow", "plans", "all"))
+    parser.add_argument("part", choices=("stream", "worker", "follow", "plans", "all"))
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--units", type=int, default=1_000_000)
     parser.add_argument("--events", type=int, default=1_000_000)

@@ -1,4 +1,4 @@
-"""What users wait for: submits, drains, durable units, pickup, takeover, resume, an idle worker, a long history (W1-W7).
+"""What users wait for: submits, drains, durable units, pickup, takeover, resume, an idle worker, a long history (W1-W7; W0 is the start).
 
     .venv/bin/python bench/workloads.py                      # both databases, about 5 minutes
     .venv/bin/python bench/workloads.py --only W3,W4 --kinds sqlite
@@ -11,6 +11,7 @@ first claim to the last end, as the job table has them.
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -90,7 +91,30 @@ def percentile(values: list[float], share: float) -> float:
     return sorted(values)[min(int(len(values) * share), len(values) - 1)]
 
 
+def _cost(code: str, *arguments: str) -> float:
+    """Median seconds of CPU of an interpreter that runs *code*, its own start included."""
+    costs: list[float] = []
+    for _ in range(5):
+        before = os.times()
+        subprocess.run(
+            [sys.executable, "-c", code, *arguments], check=True, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}
+        )
+        after = os.times()
+        costs.append(after.children_user + after.children_system - before.children_user - before.children_system)
+    return percentile(costs, 0.5)
+
+
 # -- workloads ---------------------------------------------------------------------------------------------------------
+
+
+def w0(kind: str) -> Iterator[Row]:
+    """What it costs to begin."""
+    bare = _cost("pass")
+    yield "W0", "import joblog, CPU beyond the interpreter's own start", f"{_cost('import joblog') - bare:.3f} s"
+    code = "import sys; from joblog import JobLog, JobSpec; JobLog.open(sys.argv[1]).submit(JobSpec('noop', {}))"
+    with database(kind) as url:
+        JobLog.open(url).close()
+        yield "W0", "first submit, CPU since the interpreter's start", f"{_cost(code, url):.3f} s"
 
 
 def w1(kind: str) -> Iterator[Row]:
@@ -234,7 +258,7 @@ def w7(kind: str) -> Iterator[Row]:
     yield "W7", "drain beside 500,000 finished jobs, against none", f"{speeds[1]:,.0f} / {speeds[0]:,.0f} jobs/s"
 
 
-WORKLOADS = {"W1": w1, "W2": w2, "W3": w3, "W4": w4, "W5": w5, "W6": w6, "W7": w7}
+WORKLOADS = {"W0": w0, "W1": w1, "W2": w2, "W3": w3, "W4": w4, "W5": w5, "W6": w6, "W7": w7}
 
 
 def main() -> int:

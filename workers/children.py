@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from .book import Book
-    from .registry import Operation
+    from .registry import ChildOptions, Operation
 
 R = TypeVar("R")
+A = TypeVar("A")
 #: The floor under the wake-up that the child's end brings in its own commit.
 LOOK_AGAIN: Final = timedelta(seconds=60)
 
@@ -55,7 +56,7 @@ class ChildHandle(Generic[R]):
 
 
 def spawning(
-    book: Book, operation: Operation[Any, R], args: Any, key: str, options: dict[str, Any]
+    book: Book, operation: Operation[A, R], args: A, key: str, options: ChildOptions
 ) -> Generator[Any, Any, ChildHandle[R]]:
     """Submit the child, once: its id follows from the parent and *key*, so the same again is the same child."""
     storable.name(key, "key")

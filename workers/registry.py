@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, get_type_hints, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypedDict, TypeVar, Unpack, get_type_hints, overload
 
 import msgspec
 
@@ -29,6 +29,38 @@ A = TypeVar("A")
 R = TypeVar("R")
 LARGEST_COMMIT: Final = 1000  #: units
 Guarantee = Literal["exactly-once", "at-least-once"]
+
+
+class ChildOptions(TypedDict, total=False):
+    """How a job is handed in, instead of what its operation says (see ``JobSpec``)."""
+
+    owner: str
+    queue: str | None
+    priority: int | None
+    due_at: datetime | None
+    tags: tuple[str, ...]
+
+
+class SubmitOptions(ChildOptions, total=False):
+    """The same for a job of its own."""
+
+    key: str
+    tenant: str
+
+
+class OperationOptions(TypedDict, total=False):
+    """What an author declares of an operation: the fields of ``Operation``."""
+
+    queue: str
+    priority: int
+    retry: RetryPolicy
+    exclusive: str | None
+    gate: str
+    timeout: float | None
+    on_unit_failure: Literal["stop", "skip"]
+    skip_limit: int
+    guarantee: Guarantee
+    units_per_commit: int
 
 
 @dataclass(frozen=True)
@@ -109,11 +141,11 @@ class Operation(Generic[A, R]):
             parent_id=parent_id,
         )
 
-    def submit(self, log: JobLog, args: A, **options: Any) -> Submitted:
+    def submit(self, log: JobLog, args: A, **options: Unpack[SubmitOptions]) -> Submitted:
         """Hand the job in (see ``JobLog.submit``)."""
         return log.submit(self.spec(args, **options))
 
-    def submit_in(self, log: JobLog, connection: sa.Connection, args: A, **options: Any) -> UUID:
+    def submit_in(self, log: JobLog, connection: sa.Connection, args: A, **options: Unpack[SubmitOptions]) -> UUID:
         """Hand it in inside the caller's own transaction (see ``JobLog.submit_in``)."""
         return log.submit_in(connection, self.spec(args, **options))
 
@@ -124,7 +156,7 @@ class Jobs:
     def __init__(self) -> None:
         self._operations: dict[str, Operation[Any, Any]] = {}
 
-    def job(self, kind: str, **options: Any) -> _Decorator:
+    def job(self, kind: str, **options: Unpack[OperationOptions]) -> _Decorator:
         """Register the decorated function ``(run, args) -> result`` as *kind*.
 
         Options are the fields of ``Operation``.  The type of *args* is taken from its annotation.
@@ -161,7 +193,7 @@ class Jobs:
             raise UnknownKindError(kind, self.kinds())
         return operation
 
-    def spec(self, kind: str, args: Any, **options: Any) -> JobSpec:
+    def spec(self, kind: str, args: Any, **options: Unpack[SubmitOptions]) -> JobSpec:
         """The job that *kind* with JSON *args* describes, checked against the declared type."""
         operation = self.get(kind)
         return operation.spec(operation.decode(args), **options)
@@ -170,7 +202,7 @@ class Jobs:
 class _Decorator:
     """Turns a function into a registered operation, keeping its types."""
 
-    def __init__(self, jobs: Jobs, kind: str, options: dict[str, Any]) -> None:
+    def __init__(self, jobs: Jobs, kind: str, options: OperationOptions) -> None:
         self._jobs, self._kind, self._options = jobs, kind, options
 
     @overload

@@ -23,16 +23,18 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator
     from concurrent.futures import Executor
     from datetime import datetime
+    from typing import Unpack
     from uuid import UUID
 
     import sqlalchemy as sa
 
     from .book import Book
-    from .registry import Operation
+    from .registry import ChildOptions, Operation
     from .sources import Source
 
 T = TypeVar("T")
 R = TypeVar("R")
+A = TypeVar("A")
 
 #: A shorter sleep keeps the lease and the slot; a longer one gives them back.
 KEEP_SLOT_SECONDS: Final = 1.0
@@ -235,7 +237,9 @@ class Run(_BaseRun):
             yield Item(self._book, name, index, item_key, value, self)
         await self._drive(items.finished(self._book, name, len(stored)))
 
-    async def spawn(self, operation: Operation[Any, R], args: Any, *, key: str, **options: Any) -> Child[R]:
+    async def spawn(
+        self, operation: Operation[A, R], args: A, *, key: str, **options: Unpack[ChildOptions]
+    ) -> Child[R]:
         """A child job, submitted once under *key*; ``await child.result()`` waits for it without slot or lease.
 
         *options* as in ``Operation.spec``.
@@ -301,7 +305,7 @@ class SyncRun(_BaseRun):
             yield SyncItem(self._book, name, index, item_key, value, self)
         self._drive(items.finished(self._book, name, len(stored)))
 
-    def spawn(self, operation: Operation[Any, R], args: Any, *, key: str, **options: Any) -> SyncChild[R]:
+    def spawn(self, operation: Operation[A, R], args: A, *, key: str, **options: Unpack[ChildOptions]) -> SyncChild[R]:
         """As ``Run.spawn``."""
         return SyncChild(self._drive(children.spawning(self._book, operation, args, key, options)), self)
 

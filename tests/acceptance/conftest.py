@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -33,7 +34,7 @@ class Site:
             "target": f"sqlite:///{self.folder / 'target.db'}",
         }
 
-    def submit(self, kind: str, **options: object) -> UUID:
+    def submit(self, kind: str, **options: Any) -> UUID:
         return self.log.submit(jobs.spec(kind, self.args, **options)).job_id
 
     def effects(self) -> list[str]:
