@@ -50,6 +50,13 @@ async def units(run: Run, args: dict[str, int]) -> None:
         await run.step(f"u{number}", int)
 
 
+@jobs.job("bench.units-sync")
+def units_sync(run: SyncRun, args: dict[str, int]) -> None:
+    """The same in a thread, which commits by itself when nobody else does."""
+    for number in range(args["count"]):
+        run.step(f"u{number}", int)
+
+
 @jobs.job("bench.long")
 def long(run: SyncRun, args: dict[str, str]) -> None:
     """*count* units, told to a file, then one that never ends; a new process goes on at that one."""

@@ -149,10 +149,12 @@ def w2(kind: str) -> Iterator[Row]:
 
 def w3(kind: str) -> Iterator[Row]:
     """Durable units."""
-    for name, count, processes, slots in (("10 jobs", 10, 1, 10), ("1 job", 1, 1, 1), ("3 processes x 1 job", 3, 3, 1)):
+    cases = (("10 jobs", 10, 1, 10), ("1 job", 1, 1, 1), ("1 job in a thread", 1, 1, 1), ("3 processes x 1 job", 3, 3, 1))
+    for name, count, processes, slots in cases:
         each = 2000 if count > 1 else 3000
+        what = "bench.units-sync" if "thread" in name else "bench.units"
         with database(kind) as url, JobLog.open(url) as log:
-            log.submit_many([jobs.spec("bench.units", {"count": each, "n": n}) for n in range(count)])
+            log.submit_many([jobs.spec(what, {"count": each, "n": n}) for n in range(count)])
             speed = drained(url, log, count * each, processes, slots)
             yield "W3", f"units of {name}", f"{speed:,.0f} units/s"
 

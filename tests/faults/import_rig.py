@@ -51,13 +51,13 @@ class Import:
     killed: list[str] = field(default_factory=list)  #: the workers that died while they held the job
     job_id: UUID = field(default_factory=lambda: UUID(int=0))
 
-    def command(self, *arguments: str) -> subprocess.Popen[str]:
+    def command(self, *arguments: str, stdout: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "JOBLOG_DB": self.url}
         line = [sys.executable, "-m", "joblog", *arguments]
-        return subprocess.Popen(line, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        return subprocess.Popen(line, env=environment, stdout=stdout, stderr=subprocess.DEVNULL, text=True)
 
     def answer(self, *arguments: str) -> Any:
-        process = self.command(*arguments, "--json")
+        process = self.command(*arguments, "--json", stdout=subprocess.PIPE)
         out, _ = process.communicate(timeout=_HANGS_AFTER)
         assert process.returncode == 0, f"joblog {arguments[0]} ended with {process.returncode}"
         return json.loads(out)
@@ -70,7 +70,7 @@ class Import:
     def run(self, *, workers: int, kills: int, chance: random.Random) -> JobRow:
         """Work until the job has ended; kill whoever holds it, *kills* times, after some of its units."""
         crew = Crew(self)
-        with JobLog.open(self.url, create=False) as log:
+        with JobLog.open(self.url) as log:
             try:
                 for _ in range(workers):
                     crew.hire()
