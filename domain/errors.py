@@ -240,6 +240,12 @@ class ForbiddenError(RefusedError):
     code = "forbidden"
 
 
+class SignatureError(RefusedError):
+    """Not a signed head, or its signature does not hold."""
+
+    code = "bad-signature"
+
+
 # -- the store -----------------------------------------------------------------------------------------------
 
 
@@ -319,6 +325,12 @@ class CorruptLogError(StoreError):
     """The log contradicts itself; nothing more is derived from it."""
 
     code = "corrupt-log"
+
+
+class HeadContradictedError(StoreError):
+    """The log is not what a head that was signed says it was; nothing more is signed."""
+
+    code = "head-contradicted"
 
 
 class RebuildRunningError(StoreError):

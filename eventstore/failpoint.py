@@ -49,6 +49,16 @@ POINTS: Final = (
     "migrate.after_commit",
 )
 
+#: Points of what follows the log: tree, feed, export, backup.
+FOLLOWER_POINTS: Final = (
+    "tree.before",
+    "tree.before_commit",
+    "tree.after",
+    "consumer.before",
+    "consumer.before_commit",
+    "consumer.after",
+)
+
 #: Points of the workers, which run on top of the log.
 WORKER_POINTS: Final = (
     "worker.claimed",
@@ -85,7 +95,7 @@ def failpoint(name: str) -> None:
 
 def arm(name: str, action: Callable[[], None]) -> None:
     """Make *name* run *action* each time it is passed."""
-    if name not in POINTS and name not in WORKER_POINTS:
+    if name not in POINTS and name not in WORKER_POINTS and name not in FOLLOWER_POINTS:
         raise KeyError(name)
     _armed[name] = action
 

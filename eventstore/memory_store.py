@@ -32,6 +32,7 @@ from .claim_order import level, pick
 from .clock import SystemClock, micros, new_uuid
 from .failpoint import failpoint
 from .mapper import event_id, evidence_of
+from .proof_memory import MemoryProofs
 from .sql_store import check_seen
 from .store import (
     NOT_CONSECUTIVE,
@@ -99,6 +100,7 @@ class MemoryStore:
         self._snapshots: dict[UUID, SnapshotRow] = {}
         self._tracking: dict[str, int] = {}
         self._lists: dict[tuple[UUID, str], list[bytes]] = {}
+        self.proofs = MemoryProofs(self)
         self._closed = False
         self._rebuild: tuple[int, int, str, int] | None = None
 

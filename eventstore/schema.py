@@ -3,6 +3,7 @@
 ``events`` is insert-only and the truth.  ``jobs_0`` and ``jobs_1`` are two generations of the job table: appends write
 the one whose number is ``log_state.generation % 2``, a rebuild fills the other.  ``leases``, ``unit_results``,
 ``receipts``, ``queues``, ``gates`` and ``outbox`` are authorities: verified against the log, never rebuilt beside.
+``tree_tiles`` and ``tree_heads`` are evidence: made from the log once, as it was seen first, and then held against it.
 All instants are whole microseconds since 1970, UTC; a lease's end is on the store's lease clock (``Store.lease_now``).
 """
 
@@ -293,5 +294,33 @@ tokens = sa.Table(
     _col("expires_at", Big, nullable=True),
     _col("used_at", Big, nullable=True),
     _col("revoked_at", Big, nullable=True),
+    sqlite_with_rowid=False,
+)
+
+tree_tiles = sa.Table(
+    "tree_tiles",
+    metadata,
+    _col("level", sa.SmallInteger, primary_key=True, autoincrement=False),
+    _col("number", Big, primary_key=True, autoincrement=False),
+    _col("hashes", sa.LargeBinary),
+)
+
+tree_heads = sa.Table(
+    "tree_heads",
+    metadata,
+    _col("epoch", Big, primary_key=True, autoincrement=False),
+    _col("size", Big, primary_key=True, autoincrement=False),
+    _col("signed_at", Big),
+    _col("note", Text),
+    sqlite_with_rowid=False,
+)
+
+consumers = sa.Table(
+    "consumers",
+    metadata,
+    _col("name", Text, primary_key=True),
+    _col("epoch", Big),
+    _col("position", Big),
+    _col("moved_at", Big),
     sqlite_with_rowid=False,
 )

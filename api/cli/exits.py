@@ -65,6 +65,8 @@ OF_CODE: Final[dict[str, Exit]] = {
     "log-rewound": Exit.CHECK_FAILED,
     "corrupt-log": Exit.CHECK_FAILED,
     "list-changed": Exit.CHECK_FAILED,
+    "bad-signature": Exit.CHECK_FAILED,
+    "head-contradicted": Exit.CHECK_FAILED,
     "store-full": Exit.UNHEALTHY,
     "unsafe-store": Exit.UNHEALTHY,
     "store-error": Exit.FAILED,

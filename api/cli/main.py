@@ -48,6 +48,8 @@ COMMANDS: Final[dict[str, dict[str, Entry]]] = {
         "queues": Entry("queues", "List, pause, resume and limit queues."),
     },
     "Care": {
+        "verify": Entry("verify", "Check that no event was changed, removed, moved or slipped in."),
+        "heads": Entry("heads", "Sign the log, and list what was signed."),
         "doctor": Entry("doctor", "Check the database, the log and the workers."),
         "migrate": Entry("schema", "Bring the schema to this version, or check it."),
         "projections": Entry("projections", "List, rebuild and verify what is derived from the log."),

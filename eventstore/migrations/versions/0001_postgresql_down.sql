@@ -1,5 +1,9 @@
 DROP TABLE unit_results
 --;
+DROP TABLE tree_tiles
+--;
+DROP TABLE tree_heads
+--;
 DROP TABLE tracking
 --;
 DROP TABLE tokens
@@ -27,6 +31,8 @@ DROP TABLE gates
 DROP TABLE frozen_lists
 --;
 DROP TABLE events
+--;
+DROP TABLE consumers
 --;
 DROP FUNCTION joblog_append_0
 --;

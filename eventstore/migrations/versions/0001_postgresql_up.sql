@@ -1,3 +1,11 @@
+CREATE TABLE consumers (
+	name TEXT COLLATE "C" NOT NULL, 
+	epoch BIGINT NOT NULL, 
+	position BIGINT NOT NULL, 
+	moved_at BIGINT NOT NULL, 
+	PRIMARY KEY (name)
+)
+--;
 CREATE TABLE events (
 	position BIGINT NOT NULL, 
 	stream_id UUID NOT NULL, 
@@ -251,6 +259,21 @@ CREATE TABLE tracking (
 	application_name TEXT COLLATE "C" NOT NULL, 
 	notification_id BIGINT NOT NULL, 
 	PRIMARY KEY (application_name)
+)
+--;
+CREATE TABLE tree_heads (
+	epoch BIGINT NOT NULL, 
+	size BIGINT NOT NULL, 
+	signed_at BIGINT NOT NULL, 
+	note TEXT COLLATE "C" NOT NULL, 
+	PRIMARY KEY (epoch, size)
+)
+--;
+CREATE TABLE tree_tiles (
+	level SMALLINT NOT NULL, 
+	number BIGINT NOT NULL, 
+	hashes BYTEA NOT NULL, 
+	PRIMARY KEY (level, number)
 )
 --;
 CREATE TABLE unit_results (

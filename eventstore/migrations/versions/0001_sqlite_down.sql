@@ -1,5 +1,9 @@
 DROP TABLE unit_results
 --;
+DROP TABLE tree_tiles
+--;
+DROP TABLE tree_heads
+--;
 DROP TABLE tracking
 --;
 DROP TABLE tokens
@@ -27,3 +31,5 @@ DROP TABLE gates
 DROP TABLE frozen_lists
 --;
 DROP TABLE events
+--;
+DROP TABLE consumers

@@ -1,3 +1,12 @@
+CREATE TABLE consumers (
+	name TEXT NOT NULL, 
+	epoch INTEGER NOT NULL, 
+	position INTEGER NOT NULL, 
+	moved_at INTEGER NOT NULL, 
+	PRIMARY KEY (name)
+)
+ WITHOUT ROWID
+--;
 CREATE TABLE events (
 	position INTEGER NOT NULL, 
 	stream_id BLOB NOT NULL, 
@@ -257,6 +266,22 @@ CREATE TABLE tracking (
 	application_name TEXT NOT NULL, 
 	notification_id INTEGER NOT NULL, 
 	PRIMARY KEY (application_name)
+)
+--;
+CREATE TABLE tree_heads (
+	epoch INTEGER NOT NULL, 
+	size INTEGER NOT NULL, 
+	signed_at INTEGER NOT NULL, 
+	note TEXT NOT NULL, 
+	PRIMARY KEY (epoch, size)
+)
+ WITHOUT ROWID
+--;
+CREATE TABLE tree_tiles (
+	level SMALLINT NOT NULL, 
+	number INTEGER NOT NULL, 
+	hashes BLOB NOT NULL, 
+	PRIMARY KEY (level, number)
 )
 --;
 CREATE TABLE unit_results (

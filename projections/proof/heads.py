@@ -1,0 +1,93 @@
+"""Signing: the log promises what it began with, and never promises anything else.
+
+The signer remembers its heads in a file beside its key, so a database that was changed, or put back, contradicts them.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...domain.errors import HeadContradictedError
+from ...eventstore.proof_rows import HeadRow, proof_rows
+from .notes import Head, SignedHead, parsed, split_notes
+from .part import check_range
+from .tree import build, given_up_behind, stored_tree
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ...eventstore.store import Store
+    from .notes import Signer
+    from .tiles import TiledTree
+
+
+class Signing(NamedTuple):
+    """What signing came to: the newest head, and whether it is a new one."""
+
+    signed: SignedHead
+    is_new: bool
+
+
+def kept_heads(path: Path | None) -> list[SignedHead]:
+    """The heads that a file keeps, oldest first, unchecked; none if there is no file.
+
+    Raises:
+        SignatureError: it holds something else.
+    """
+    if path is None or not path.exists():
+        return []
+    notes = split_notes(path.read_text(encoding="utf-8"))
+    return [SignedHead(parsed(note)[0], note) for note in notes]
+
+
+def stored_heads(store: Store) -> list[SignedHead]:
+    """The heads that lie in the database, smallest first, unchecked."""
+    return [SignedHead(parsed(row.note)[0], row.note) for row in proof_rows(store).heads()]
+
+
+def sign(store: Store, signer: Signer, kept: Path | None) -> Signing | None:
+    """Sign the log as it stands, if no head that was ever signed speaks against it; None while it is empty.
+
+    Raises:
+        HeadContradictedError: one does; nothing is signed, and somebody must look.
+        CorruptLogError: events are missing.
+    """
+    size = build(store)
+    if not size:
+        return None
+    state, tree = store.state(), stored_tree(store)
+    earlier = [one for one in (*kept_heads(kept), *stored_heads(store)) if one.head.store_id == state.store_id]
+    head = Head(state.store_id, state.epoch, size, tree.root(size))
+    _refuse_contradiction(store, earlier, head, tree)
+    last = max((one.head.size for one in earlier), default=0)
+    for finding in check_range(store, last + 1, size).findings:
+        raise HeadContradictedError(f"nothing was signed: {finding.text}")
+    known = [one for one in earlier if one.head == head]
+    signed = signer.sign(head)
+    if kept is not None and not any(one.note == signed.note for one in kept_heads(kept)):
+        _keep(kept, signed)
+    proof_rows(store).put_head(HeadRow(head.epoch, head.size, store.now(), signed.note))
+    return Signing(signed, is_new=not known)
+
+
+def _refuse_contradiction(store: Store, earlier: list[SignedHead], now: Head, tree: TiledTree) -> None:
+    for head, _ in earlier:
+        if head.epoch < now.epoch:
+            behind = given_up_behind(store, head.epoch)
+            if behind is not None and head.size > behind:
+                continue  # somebody has accepted, by a new epoch, that these events are gone
+        if head.epoch > now.epoch or head.size > now.size:
+            text = f"a head at {head.epoch}:{head.size} was signed, the log ends at {now.epoch}:{now.size}: it was put back"
+            raise HeadContradictedError(f"nothing was signed: {text}")
+        if tree.root(head.size) != head.root:
+            text = f"the log does not begin any more as the head at {head.size} says"
+            raise HeadContradictedError(f"nothing was signed: {text}; see `joblog verify --head FILE`")
+
+
+def _keep(path: Path, signed: SignedHead) -> None:
+    """Behind the others, on the disk before anybody else sees it."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(signed.note)
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,66 @@
+"""What a verification came to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .notes import Head
+
+
+class Finding(NamedTuple):
+    """Something that is not as it was, and where: the positions from *first* to *last*."""
+
+    kind: str  #: changed, missing, contradiction, unproven, rewound, tree, stream, signature
+    first: int
+    last: int
+    text: str
+
+
+class KnownHead(NamedTuple):
+    """A head to hold the log against.
+
+    *is_trusted*: its signature was checked under a key from outside, or somebody outside has kept it.
+    """
+
+    head: Head
+    source: str  #: kept, or stored in the database
+    is_trusted: bool
+
+
+@dataclass(slots=True)
+class Report:
+    """A verification, whole or of a part."""
+
+    epoch: int
+    end: int  #: the last position when it began
+    checked: int = 0  #: events
+    root: bytes = b""  #: of the log up to its end, if all of it was read
+    tree: int = 0  #: leaves of the stored tree
+    signed: int = 0  #: the greatest size that a trusted head proves
+    heads: int = 0  #: heads that agree
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def unsigned(self) -> int:
+        """Events behind the last trusted head: nothing but the database speaks for them."""
+        return self.end - self.signed
+
+    def add(self, kind: str, first: int, last: int, text: str) -> None:
+        """One more finding; *text* may say {at} for its place."""
+        at = f"position {first}" if first == last else f"positions {first} to {last}"
+        self.findings.append(Finding(kind, first, last, text.format(at=at)))
+
+
+def ranges(positions: Iterable[int]) -> list[tuple[int, int]]:
+    """Rising positions as (first, last) of each unbroken run."""
+    found: list[tuple[int, int]] = []
+    for position in positions:
+        if found and found[-1][1] == position - 1:
+            found[-1] = (found[-1][0], position)
+        else:
+            found.append((position, position))
+    return found
