@@ -27,7 +27,7 @@ _LAST_PORT: Final = 65_535
 class Resolver(Protocol):
     """Looks a name up, once."""
 
-    async def __call__(self, host: str, port: int) -> Sequence[str]:
+    async def __call__(self, host: str, port: int, /) -> Sequence[str]:
         """The addresses of *host*; raises ``OSError`` (as ``socket.gaierror``) where there are none."""
 
 
@@ -63,6 +63,7 @@ class Approval:
 
     target: Target
     addresses: frozenset[Address] = frozenset()
+    must_look_up: bool = False  #: not over a connection of an earlier request
     refusal: DestinationRefusedError | None = None  #: kept, because the transport below wraps or swallows exceptions
 
     def refuse(self, category: str, detail: str) -> DestinationRefusedError:
@@ -113,6 +114,10 @@ class Guard:
         elif opening is None and not is_public_name(target.host):
             raise approval.refuse("name", "no name of the public DNS")
         return approval
+
+    def is_opened(self, target: Target) -> bool:
+        """Whether an operator allows this name inside."""
+        return target.host in self._opened
 
     # -- after the one look-up -----------------------------------------------------------------------------------
 
