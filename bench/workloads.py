@@ -149,7 +149,12 @@ def w2(kind: str) -> Iterator[Row]:
 
 def w3(kind: str) -> Iterator[Row]:
     """Durable units."""
-    cases = (("10 jobs", 10, 1, 10), ("1 job", 1, 1, 1), ("1 job in a thread", 1, 1, 1), ("3 processes x 1 job", 3, 3, 1))
+    cases = (
+        ("10 jobs", 10, 1, 10),
+        ("1 job", 1, 1, 1),
+        ("1 job in a thread", 1, 1, 1),
+        ("3 processes x 1 job", 3, 3, 1),
+    )
     for name, count, processes, slots in cases:
         each = 2000 if count > 1 else 3000
         what = "bench.units-sync" if "thread" in name else "bench.units"

@@ -53,7 +53,8 @@ class World:
         self._stand_in = port
         self._peer = ""
 
-    async def resolve(self, host: str, _: int) -> list[str]:
+    async def resolve(self, host: str, port: int) -> list[str]:
+        assert port
         self.lookups[host] += 1
         first, _, second = self.hops.pop(0).partition("; ")
         if first in FAILED_LOOKUPS:
