@@ -234,6 +234,18 @@ class QueueNotFoundError(RefusedError):
     code = "queue-not-found"
 
 
+class ConsumerNotFoundError(RefusedError):
+    """No such consumer of the feed."""
+
+    code = "consumer-not-found"
+
+
+class ConsumerMovedError(RefusedError):
+    """A consumer's position that would move back, or that somebody else has moved."""
+
+    code = "consumer-moved"
+
+
 class ForbiddenError(RefusedError):
     """The actor may not do this (any more)."""
 
@@ -331,6 +343,16 @@ class HeadContradictedError(StoreError):
     """The log is not what a head that was signed says it was; nothing more is signed."""
 
     code = "head-contradicted"
+
+
+class TamperedError(StoreError):
+    """An event is not what was signed; a consumer that checks stops here and takes nothing more."""
+
+    code = "tampered"
+
+    def __init__(self, position: int, text: str) -> None:
+        super().__init__(f"{text}; stop, keep a copy, and run `joblog verify`")
+        self.position = position
 
 
 class RebuildRunningError(StoreError):

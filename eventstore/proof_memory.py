@@ -39,6 +39,10 @@ class MemoryProofs:
         mine = [e for e in self._store.log(0, 2**31) if e.stream_id == stream_id and e.version > after]
         return [_entry(event) for event in mine[:limit]]
 
+    def stream_log(self, stream_id: UUID, after: int, upto: int, limit: int) -> list[LoggedEvent]:
+        """See ``ProofRows``."""
+        return [e for e in self._store.log(after, 2**31, upto=upto) if e.stream_id == stream_id][:limit]
+
     def broken_streams(self, limit: int) -> list[tuple[int, UUID]]:
         """See ``ProofRows``."""
         del limit

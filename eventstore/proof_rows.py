@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from .failpoint import failpoint
 from .sql_store import SqlStore
-from .store import ConflictError
+from .store import ConflictError, LoggedEvent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,6 +44,9 @@ class ProofRows(Protocol):
 
     def stream_entries(self, stream_id: UUID, after: int, limit: int) -> list[Any]:
         """As ``entries``, of one stream behind version *after*."""
+
+    def stream_log(self, stream_id: UUID, after: int, upto: int, limit: int) -> list[LoggedEvent]:
+        """The events of one stream between two positions."""
 
     def broken_streams(self, limit: int) -> list[tuple[int, UUID]]:
         """Streams whose versions are not 1..k, and where they begin."""
@@ -126,6 +129,15 @@ class SqlProofs:
         """See ``ProofRows``."""
         sql = f"SELECT {self._entry} FROM events WHERE stream_id = ? AND version > ? ORDER BY version LIMIT ?"
         return self._rows(sql, self._store.to_id(stream_id), after, limit)
+
+    def stream_log(self, stream_id: UUID, after: int, upto: int, limit: int) -> list[LoggedEvent]:
+        """See ``ProofRows``."""
+        sql = (
+            "SELECT position, version, topic, state FROM events "
+            "WHERE stream_id = ? AND position > ? AND position <= ? ORDER BY version LIMIT ?"
+        )
+        found = self._rows(sql, self._store.to_id(stream_id), after, upto, limit)
+        return [LoggedEvent(row[0], stream_id, *row[1:]) for row in found]
 
     def broken_streams(self, limit: int) -> list[tuple[int, UUID]]:
         """See ``ProofRows``."""

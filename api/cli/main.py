@@ -41,6 +41,7 @@ COMMANDS: Final[dict[str, dict[str, Entry]]] = {
         "show": Entry("show", "Show a job and what happened to it."),
         "why": Entry("why", "Say why a job stands where it stands."),
         "tail": Entry("tail", "Follow the log."),
+        "consumers": Entry("consumers", "List who follows the log under a name, and how far each has come."),
         "pause": Entry("control", "Hold jobs; a running one stops at its next boundary."),
         "resume": Entry("control", "Let paused or failed jobs go on."),
         "cancel": Entry("control", "Withdraw jobs; a running one ends at its next boundary."),

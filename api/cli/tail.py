@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from ...eventstore.store import LoggedEvent
+    from ...projections.feed.consumers import Consumer
     from ...workers.commands.log import JobLog
 
 _PAGE: Final = 500
@@ -36,18 +37,59 @@ _AWAY_SECONDS: Final = 1.0
     "--job", default="", metavar="ID", help="Only this job; from its beginning unless --after says otherwise."
 )
 @click.option("--topic", "topics", multiple=True, help="Only these, such as joblog.job.completed; may be repeated.")
+@click.option("--tenant", metavar="NAME", help="Only jobs of this tenant.")
+@click.option(
+    "--consumer",
+    default="",
+    metavar="NAME",
+    help="Go on where this consumer has stopped, and remember how far it came; a new one begins at the beginning.",
+)
+@click.option("--cloudevents", is_flag=True, help="Each event as a CloudEvent, in JSON.")
 @click.option("--no-follow", is_flag=True, help="End at the end of the log.")
 @click.option("--replica", is_flag=True, help="The database is a standby: it is asked once a second.")
 @shared_options()
-def tail_command(*, after: str, job: str, topics: tuple[str, ...], no_follow: bool, replica: bool) -> None:
+def tail_command(
+    *,
+    after: str,
+    job: str,
+    topics: tuple[str, ...],
+    tenant: str | None,
+    consumer: str,
+    cloudevents: bool,
+    no_follow: bool,
+    replica: bool,
+) -> None:
     """Follow the log."""
+    from ...projections.feed.pages import Cursor, Filter
+
+    if consumer and (after or replica):
+        raise InvalidFieldError(
+            "consumer", "it knows where to go on, and is written", "leave --after and --replica away"
+        )
     with open_log(reading=replica) as log:
-        job_id = find_job(log, job) if job else None
-        tail = Tail(log, _start(log, after, job_id), topics)
+        only = Filter(job=find_job(log, job) if job else None, tenant=tenant)
+        named = _consumer(log, consumer) if consumer else None
+        tail = Tail(log, named.committed.position if named else _start(log, after, only.job), topics)
         for page in tail.pages(follow=not no_follow):
-            wanted = [event for event in page if job_id in (None, event.stream_id)]
+            wanted = only.kept(log.store, page)
             if wanted:
-                click.echo("\n".join(_lines(log, wanted, tail.epoch)))
+                click.echo("\n".join(_lines(log, wanted, tail.epoch, cloudevents=cloudevents)))
+            if named is not None:
+                named.commit(Cursor(named.committed.epoch, tail.position))  # it is out: echo flushes
+        if named is not None:
+            named.commit(Cursor(named.committed.epoch, tail.position))
+
+
+def _consumer(log: JobLog, name: str) -> Consumer:
+    """The consumer; one whose log was put back is told."""
+    from ...projections.feed.consumers import Consumer
+
+    consumer = Consumer.open(log.store, name)
+    try:
+        consumer.read(limit=1)
+    except LogRewoundError as error:
+        raise LogRewoundError(f"{error}; `joblog consumers rejoin {name}` goes on from there") from error
+    return consumer
 
 
 def _start(log: JobLog, after: str, job_id: UUID | None) -> int:
@@ -116,7 +158,14 @@ class Tail:
         return page
 
 
-def _lines(log: JobLog, page: list[LoggedEvent], epoch: int) -> Iterator[str]:
+def _lines(log: JobLog, page: list[LoggedEvent], epoch: int, *, cloudevents: bool) -> Iterator[str]:
+    if cloudevents:
+        from ...projections.feed.envelope import cloud_event
+
+        store_id = log.store.state().store_id
+        for event in page:
+            yield encoded(cloud_event(event, store_id, epoch))
+        return
     if current().as_json:
         from ..shapes import of_event
 

@@ -119,3 +119,62 @@ def test_a_database_that_restarts_ends_nothing(
     assert [event.position for event in page] == [1]
     assert said == ["the database does not answer: gone; trying again", "the database answers again"]
     assert capsys.readouterr().err == ""
+
+
+# -- consumers ---------------------------------------------------------------------------------------------------------
+
+
+def positions(answer: Answer) -> list[int]:
+    assert answer.code == 0, answer.err
+    return [json.loads(line)["position"] for line in answer.lines]
+
+
+def test_a_consumer_goes_on_where_it_has_stopped(log: JobLog, cli: Callable[..., Answer]) -> None:
+    command = ("tail", "--consumer", "audit", "--no-follow", "--json")
+    submit(log, "1")
+    submit(log, "2")
+    assert positions(cli(*command)) == [1, 2]
+    assert positions(cli(*command)) == []
+    submit(log, "3")
+    assert positions(cli(*command, "--topic", "joblog.job.completed")) == []
+    submit(log, "4")
+    assert positions(cli(*command)) == [4]  # what was filtered away counts as read
+
+    [consumer] = cli("consumers", "--json").document["items"]
+    assert (consumer["name"], consumer["cursor"], consumer["behind"], consumer["rewound"]) == ("audit", "1:4", 0, False)
+    assert "audit" in cli("consumers", "list").out
+    assert cli("consumers", "drop", "audit").code == 0
+    assert cli("consumers", "drop", "audit").refusal == "consumer-not-found"
+    assert cli("consumers", "rejoin", "audit").refusal == "consumer-not-found"
+
+
+def test_a_consumer_of_an_older_epoch_is_told_how_to_go_on(log: JobLog, cli: Callable[..., Answer]) -> None:
+    command = ("tail", "--consumer", "audit", "--no-follow", "--json")
+    submit(log)
+    cli(*command)
+    log.raise_epoch(ADA, reason="restored")
+
+    refused = cli(*command)
+    assert (refused.code, refused.refusal) == (5, "log-rewound")
+    assert "joblog consumers rejoin audit" in refused.err
+    assert "rewound" in cli("consumers").out
+    assert cli("consumers", "rejoin", "audit").out == "audit was at 1:1, and goes on behind 2:1\n"
+    assert positions(cli(*command)) == [2]
+
+
+def test_a_consumer_knows_its_own_place(log: JobLog, cli: Callable[..., Answer]) -> None:
+    submit(log)
+
+    assert cli("tail", "--consumer", "audit", "--after", "0", "--no-follow").refusal == "invalid-field"
+    assert cli("tail", "--consumer", "audit", "--replica", "--no-follow").refusal == "invalid-field"
+    assert cli("tail", "--consumer", "x" * 300, "--no-follow").code == 2
+
+
+def test_one_tenant_only_and_as_cloud_events(log: JobLog, cli: Callable[..., Answer]) -> None:
+    submit(log, "1", tenant="acme")
+    submit(log, "2", tenant="other")
+
+    lines = cli("tail", "--after", "0", "--no-follow", "--tenant", "acme", "--cloudevents").lines
+
+    [event] = map(json.loads, lines)
+    assert (event["specversion"], event["type"], event["data"]["key"]) == ("1.0", "joblog.job.submitted", "1")
