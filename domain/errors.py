@@ -361,6 +361,16 @@ class RebuildRunningError(StoreError):
     code = "rebuild-running"
 
 
+class ViewStoppedError(StoreError):
+    """A view met an event that it can't fold; it stands still there, and nothing else does."""
+
+    code = "view-stopped"
+
+    def __init__(self, view: str, position: int, reason: str) -> None:
+        super().__init__(f"{view} can't go past position {position}: {reason}; run a newer joblog on it")
+        self.view, self.position, self.reason = view, position, reason
+
+
 class UnknownOutcomeError(JobLogError):
     """The append may or may not be in the log; ask again with the same event ids."""
 

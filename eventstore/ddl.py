@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from ..domain.errors import UnsafeStoreError
 from . import schema as s
+from . import view_schema  # noqa: F401 - its tables are part of the schema
 from .clock import new_uuid
 from .postgres_functions import all_functions
 

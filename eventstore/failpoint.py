@@ -84,6 +84,22 @@ WORKER_POINTS: Final = (
     "startup.present",
 )
 
+#: Points of the views that follow the log.
+VIEW_POINTS: Final = (
+    "view.elected",
+    "view.folded",
+    "view.rows_written",
+    "view.before_commit",
+    "view.after_commit",
+    "view.rebuild_begun",
+    "view.rebuild_batch",
+    "view.before_switch",
+    "view.after_switch",
+    "view.dropped",
+    "recovery.read",
+    "recovery.appended",
+)
+
 _armed: dict[str, Callable[[], None]] = {}
 
 
@@ -95,7 +111,7 @@ def failpoint(name: str) -> None:
 
 def arm(name: str, action: Callable[[], None]) -> None:
     """Make *name* run *action* each time it is passed."""
-    if name not in POINTS and name not in WORKER_POINTS and name not in FOLLOWER_POINTS:
+    if not any(name in points for points in (POINTS, WORKER_POINTS, FOLLOWER_POINTS, VIEW_POINTS)):
         raise KeyError(name)
     _armed[name] = action
 

@@ -9,7 +9,7 @@ from uuid import UUID
 import orjson
 from eventsourcing.persistence import Mapper, MapperDeserialisationError, StoredEvent, Transcoder
 
-from ..domain import events, log_events, queue
+from ..domain import events, log_events, queue, recovery
 from ..domain.errors import UnknownEventError
 from ..domain.snapshot import JobSnapshot
 
@@ -18,13 +18,18 @@ if TYPE_CHECKING:
 
     from ..domain.ports import Ids
 
-_ALL: Final[tuple[type[Any], ...]] = (*events.ALL, *queue.ALL, *log_events.ALL, JobSnapshot)
+_ALL: Final[tuple[type[Any], ...]] = (*events.ALL, *queue.ALL, *log_events.ALL, *recovery.ALL, JobSnapshot)
 _CLASSES: Final[dict[str, type[Any]]] = {cls.TOPIC: cls for cls in _ALL}
 
 
 def known_topics() -> frozenset[str]:
     """The topics that this code can fold."""
     return frozenset(_CLASSES)
+
+
+def classes(prefix: str) -> list[type[Any]]:
+    """The classes of events whose topics begin with *prefix*."""
+    return [cls for topic, cls in _CLASSES.items() if topic.startswith(prefix)]
 
 
 class OrjsonTranscoder(Transcoder):

@@ -33,6 +33,7 @@ from .clock import SystemClock, micros, new_uuid
 from .failpoint import failpoint
 from .mapper import event_id, evidence_of
 from .proof_memory import MemoryProofs
+from .memory_views import MemoryViews
 from .sql_store import check_seen
 from .store import (
     NOT_CONSECUTIVE,
@@ -103,6 +104,7 @@ class MemoryStore:
         self.proofs = MemoryProofs(self)
         self._closed = False
         self._rebuild: tuple[int, int, str, int] | None = None
+        self.views = MemoryViews(self)
 
     # -- life --------------------------------------------------------------------------------------------------------
 
@@ -717,6 +719,14 @@ class MemoryStore:
                 return False
             self._tracking[name] = position
             return True
+
+    def untrack(self, name: str) -> None:
+        """Forget a follower."""
+        self._tracking.pop(name, None)
+
+    def serving(self) -> AbstractContextManager[None]:
+        """The store's lock, for what is kept beside the log."""
+        return self._lock
 
 
 def _fits(row: JobRow, query: ClaimQuery, now: int) -> bool:

@@ -272,6 +272,7 @@ rebuilds = sa.Table(
     "rebuilds",
     metadata,
     _col("name", Text, primary_key=True),
+    _col("version", Big),  # of the view's code; 0 for the job table
     _col("generation", Big),
     _col("position", Big),
     _col("owner", Text),

@@ -34,6 +34,7 @@ from .mapper import event_id, evidence_of
 from .rebuild_sql import Rebuilds
 from .statements import Statements
 from .store import ConflictError, JobRow, LeaseRow, LoggedEvent, LogState, Outlook, Seen, SnapshotRow
+from .view_reads import SqlViews
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -460,6 +461,11 @@ class SqlStore:
     @cached_property
     def _rebuilds(self) -> Rebuilds:
         return Rebuilds(self)
+
+    @cached_property
+    def views(self) -> SqlViews:
+        """The views that follow the log."""
+        return SqlViews(self)
 
     def rebuild_begin(self, owner: str, micros: int) -> tuple[int, int]:
         """See ``Store``."""

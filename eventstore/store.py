@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ..domain.lease import Token
     from .append import Append, Stored
+    from .views import Views
 
 JobRow = dict[str, Any]
 
@@ -118,6 +119,10 @@ class Store(Protocol):
     """
 
     dialect: str  #: memory, sqlite or postgresql
+
+    @property
+    def views(self) -> Views:
+        """The rows of the views that follow the log."""
 
     # -- life
 

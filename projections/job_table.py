@@ -18,7 +18,7 @@ from ..eventstore.clock import micros, moment
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ("Row", "changes", "micros", "moment", "with_hints")
+__all__ = ("Row", "change", "changes", "micros", "moment", "with_hints")
 
 Row = dict[str, Any]
 
@@ -176,6 +176,11 @@ _CHANGES: Final[dict[type[Any], Callable[[Any], Row]]] = {
     e.Failed: _failed,
     e.Completed: _completed,
 }
+
+
+def change(event: Any) -> Row:
+    """What one event says of the job's row."""
+    return _CHANGES[type(event)](event)
 
 
 def changes(happened: Iterable[Any]) -> Row:

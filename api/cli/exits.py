@@ -66,6 +66,7 @@ OF_CODE: Final[dict[str, Exit]] = {
     "schema-too-new": Exit.CHECK_FAILED,
     "log-rewound": Exit.CHECK_FAILED,
     "corrupt-log": Exit.CHECK_FAILED,
+    "view-stopped": Exit.CHECK_FAILED,
     "list-changed": Exit.CHECK_FAILED,
     "bad-signature": Exit.CHECK_FAILED,
     "tampered": Exit.CHECK_FAILED,

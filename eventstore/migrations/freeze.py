@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from .. import ddl
+from .. import ddl  # also brings the tables of the views
 from ..schema import SCHEMA_VERSION, metadata, speak_postgresql
 
 if TYPE_CHECKING:

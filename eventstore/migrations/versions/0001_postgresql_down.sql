@@ -1,3 +1,5 @@
+DROP TABLE view_state
+--;
 DROP TABLE unit_results
 --;
 DROP TABLE tree_tiles
@@ -10,11 +12,17 @@ DROP TABLE tokens
 --;
 DROP TABLE snapshots
 --;
+DROP TABLE security_rows
+--;
+DROP TABLE recovery_rows
+--;
 DROP TABLE receipts
 --;
 DROP TABLE rebuilds
 --;
 DROP TABLE queues
+--;
+DROP TABLE projections
 --;
 DROP TABLE outbox
 --;
@@ -26,11 +34,21 @@ DROP TABLE jobs_1
 --;
 DROP TABLE jobs_0
 --;
+DROP TABLE job_versions
+--;
+DROP TABLE job_counts
+--;
 DROP TABLE gates
 --;
 DROP TABLE frozen_lists
 --;
+DROP TABLE failures
+--;
+DROP TABLE failed_jobs
+--;
 DROP TABLE events
+--;
+DROP TABLE due_jobs
 --;
 DROP TABLE consumers
 --;

@@ -6,6 +6,21 @@ CREATE TABLE consumers (
 	PRIMARY KEY (name)
 )
 --;
+CREATE TABLE due_jobs (
+	generation BIGINT NOT NULL, 
+	job_id UUID NOT NULL, 
+	due_at BIGINT NOT NULL, 
+	status TEXT COLLATE "C" NOT NULL, 
+	reason TEXT COLLATE "C" NOT NULL, 
+	kind TEXT COLLATE "C" NOT NULL, 
+	queue TEXT COLLATE "C" NOT NULL, 
+	tenant TEXT COLLATE "C" NOT NULL, 
+	priority SMALLINT NOT NULL, 
+	PRIMARY KEY (generation, job_id)
+)
+--;
+CREATE INDEX due_jobs_due ON due_jobs (generation, due_at, job_id)
+--;
 CREATE TABLE events (
 	position BIGINT NOT NULL, 
 	stream_id UUID NOT NULL, 
@@ -15,6 +30,36 @@ CREATE TABLE events (
 	PRIMARY KEY (position), 
 	CONSTRAINT events_stream_version UNIQUE (stream_id, version)
 )
+--;
+CREATE TABLE failed_jobs (
+	generation BIGINT NOT NULL, 
+	fingerprint TEXT COLLATE "C" NOT NULL, 
+	job_id UUID NOT NULL, 
+	count BIGINT NOT NULL, 
+	first_at BIGINT NOT NULL, 
+	last_at BIGINT NOT NULL, 
+	attempt BIGINT NOT NULL, 
+	PRIMARY KEY (generation, fingerprint, job_id)
+)
+--;
+CREATE INDEX failed_jobs_job ON failed_jobs (generation, job_id)
+--;
+CREATE TABLE failures (
+	generation BIGINT NOT NULL, 
+	fingerprint TEXT COLLATE "C" NOT NULL, 
+	kind TEXT COLLATE "C" NOT NULL, 
+	category TEXT COLLATE "C" NOT NULL, 
+	text TEXT COLLATE "C" NOT NULL, 
+	count BIGINT NOT NULL, 
+	first_at BIGINT NOT NULL, 
+	last_at BIGINT NOT NULL, 
+	last_job UUID NOT NULL, 
+	last_unit TEXT COLLATE "C" NOT NULL, 
+	last_position BIGINT NOT NULL, 
+	PRIMARY KEY (generation, fingerprint)
+)
+--;
+CREATE INDEX failures_newest ON failures (generation, last_position)
 --;
 CREATE TABLE frozen_lists (
 	job_id UUID NOT NULL, 
@@ -30,6 +75,37 @@ CREATE TABLE gates (
 	closed_until BIGINT NOT NULL, 
 	PRIMARY KEY (gate)
 )
+--;
+CREATE TABLE job_counts (
+	generation BIGINT NOT NULL, 
+	status TEXT COLLATE "C" NOT NULL, 
+	kind TEXT COLLATE "C" NOT NULL, 
+	queue TEXT COLLATE "C" NOT NULL, 
+	tenant TEXT COLLATE "C" NOT NULL, 
+	jobs BIGINT NOT NULL, 
+	PRIMARY KEY (generation, status, kind, queue, tenant)
+)
+--;
+CREATE TABLE job_versions (
+	generation BIGINT NOT NULL, 
+	job_id UUID NOT NULL, 
+	from_position BIGINT NOT NULL, 
+	to_position BIGINT NOT NULL, 
+	from_at BIGINT NOT NULL, 
+	to_at BIGINT NOT NULL, 
+	status TEXT COLLATE "C" NOT NULL, 
+	worker TEXT COLLATE "C" NOT NULL, 
+	attempt BIGINT NOT NULL, 
+	reason TEXT COLLATE "C" NOT NULL, 
+	kind TEXT COLLATE "C" NOT NULL, 
+	queue TEXT COLLATE "C" NOT NULL, 
+	tenant TEXT COLLATE "C" NOT NULL, 
+	PRIMARY KEY (generation, job_id, from_position)
+)
+--;
+CREATE INDEX job_versions_order ON job_versions (generation, from_position)
+--;
+CREATE INDEX job_versions_time ON job_versions (generation, from_at)
 --;
 CREATE TABLE jobs_0 (
 	id UUID NOT NULL, 
@@ -205,6 +281,19 @@ CREATE TABLE outbox (
 --;
 CREATE INDEX outbox_job ON outbox (job_id)
 --;
+CREATE TABLE projections (
+	name TEXT COLLATE "C" NOT NULL, 
+	version BIGINT NOT NULL, 
+	generation BIGINT NOT NULL, 
+	owner TEXT COLLATE "C" NOT NULL, 
+	token BIGINT NOT NULL, 
+	alive_until BIGINT NOT NULL, 
+	stopped_at BIGINT, 
+	reason TEXT COLLATE "C" NOT NULL, 
+	old_until BIGINT, 
+	PRIMARY KEY (name)
+)
+--;
 CREATE TABLE queues (
 	queue TEXT COLLATE "C" NOT NULL, 
 	paused SMALLINT NOT NULL, 
@@ -215,6 +304,7 @@ CREATE TABLE queues (
 --;
 CREATE TABLE rebuilds (
 	name TEXT COLLATE "C" NOT NULL, 
+	version BIGINT NOT NULL, 
 	generation BIGINT NOT NULL, 
 	position BIGINT NOT NULL, 
 	owner TEXT COLLATE "C" NOT NULL, 
@@ -230,6 +320,68 @@ CREATE TABLE receipts (
 	answer TEXT COLLATE "C" NOT NULL, 
 	PRIMARY KEY (request_id)
 )
+--;
+CREATE TABLE recovery_rows (
+	generation BIGINT NOT NULL, 
+	position BIGINT NOT NULL, 
+	at BIGINT NOT NULL, 
+	recorded_at BIGINT NOT NULL, 
+	type TEXT COLLATE "C" NOT NULL, 
+	database TEXT COLLATE "C" NOT NULL, 
+	detail TEXT COLLATE "C" NOT NULL, 
+	severity TEXT COLLATE "C" NOT NULL, 
+	source TEXT COLLATE "C" NOT NULL, 
+	done SMALLINT NOT NULL, 
+	deleted SMALLINT NOT NULL, 
+	actor_id TEXT COLLATE "C" NOT NULL, 
+	actor_name TEXT COLLATE "C" NOT NULL, 
+	ipv4 TEXT COLLATE "C" NOT NULL, 
+	ipv6 TEXT COLLATE "C" NOT NULL, 
+	ids TEXT COLLATE "C" NOT NULL, 
+	titles TEXT COLLATE "C" NOT NULL, 
+	job_id TEXT COLLATE "C" NOT NULL, 
+	operation TEXT COLLATE "C" NOT NULL, 
+	provider TEXT COLLATE "C" NOT NULL, 
+	checkpoint BIGINT, 
+	attempt BIGINT, 
+	next_retry_at BIGINT, 
+	reason TEXT COLLATE "C" NOT NULL, 
+	reclaimed SMALLINT NOT NULL, 
+	tenant TEXT COLLATE "C" NOT NULL, 
+	needle TEXT COLLATE "C" NOT NULL, 
+	PRIMARY KEY (generation, position)
+)
+--;
+CREATE INDEX recovery_rows_deleted ON recovery_rows (generation, deleted, at, position)
+--;
+CREATE INDEX recovery_rows_done ON recovery_rows (generation, done, at, position)
+--;
+CREATE INDEX recovery_rows_newest ON recovery_rows (generation, at, position)
+--;
+CREATE TABLE security_rows (
+	generation BIGINT NOT NULL, 
+	id UUID NOT NULL, 
+	category TEXT COLLATE "C" NOT NULL, 
+	action TEXT COLLATE "C" NOT NULL, 
+	source TEXT COLLATE "C" NOT NULL, 
+	severity TEXT COLLATE "C" NOT NULL, 
+	refusal TEXT COLLATE "C" NOT NULL, 
+	count BIGINT NOT NULL, 
+	first_at BIGINT NOT NULL, 
+	last_at BIGINT NOT NULL, 
+	actor TEXT COLLATE "C" NOT NULL, 
+	ipv4 TEXT COLLATE "C" NOT NULL, 
+	ipv6 TEXT COLLATE "C" NOT NULL, 
+	detail TEXT COLLATE "C" NOT NULL, 
+	actors TEXT COLLATE "C" NOT NULL, 
+	addresses TEXT COLLATE "C" NOT NULL, 
+	more_actors BIGINT NOT NULL, 
+	more_addresses BIGINT NOT NULL, 
+	last_position BIGINT NOT NULL, 
+	PRIMARY KEY (generation, id)
+)
+--;
+CREATE INDEX security_rows_newest ON security_rows (generation, last_position)
 --;
 CREATE TABLE snapshots (
 	stream_id UUID NOT NULL, 
@@ -282,6 +434,14 @@ CREATE TABLE unit_results (
 	version BIGINT NOT NULL, 
 	state BYTEA NOT NULL, 
 	PRIMARY KEY (job_id, unit)
+)
+--;
+CREATE TABLE view_state (
+	view TEXT COLLATE "C" NOT NULL, 
+	generation BIGINT NOT NULL, 
+	key UUID NOT NULL, 
+	state TEXT COLLATE "C" NOT NULL, 
+	PRIMARY KEY (view, generation, key)
 )
 --;
 CREATE OR REPLACE FUNCTION joblog_refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'the log is insert-only' USING ERRCODE = 'JL009'; END $$

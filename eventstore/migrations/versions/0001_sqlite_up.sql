@@ -7,6 +7,22 @@ CREATE TABLE consumers (
 )
  WITHOUT ROWID
 --;
+CREATE TABLE due_jobs (
+	generation INTEGER NOT NULL, 
+	job_id BLOB NOT NULL, 
+	due_at INTEGER NOT NULL, 
+	status TEXT NOT NULL, 
+	reason TEXT NOT NULL, 
+	kind TEXT NOT NULL, 
+	queue TEXT NOT NULL, 
+	tenant TEXT NOT NULL, 
+	priority SMALLINT NOT NULL, 
+	PRIMARY KEY (generation, job_id)
+)
+ WITHOUT ROWID
+--;
+CREATE INDEX due_jobs_due ON due_jobs (generation, due_at, job_id)
+--;
 CREATE TABLE events (
 	position INTEGER NOT NULL, 
 	stream_id BLOB NOT NULL, 
@@ -16,6 +32,38 @@ CREATE TABLE events (
 	PRIMARY KEY (position), 
 	CONSTRAINT events_stream_version UNIQUE (stream_id, version)
 )
+--;
+CREATE TABLE failed_jobs (
+	generation INTEGER NOT NULL, 
+	fingerprint TEXT NOT NULL, 
+	job_id BLOB NOT NULL, 
+	count INTEGER NOT NULL, 
+	first_at INTEGER NOT NULL, 
+	last_at INTEGER NOT NULL, 
+	attempt INTEGER NOT NULL, 
+	PRIMARY KEY (generation, fingerprint, job_id)
+)
+ WITHOUT ROWID
+--;
+CREATE INDEX failed_jobs_job ON failed_jobs (generation, job_id)
+--;
+CREATE TABLE failures (
+	generation INTEGER NOT NULL, 
+	fingerprint TEXT NOT NULL, 
+	kind TEXT NOT NULL, 
+	category TEXT NOT NULL, 
+	text TEXT NOT NULL, 
+	count INTEGER NOT NULL, 
+	first_at INTEGER NOT NULL, 
+	last_at INTEGER NOT NULL, 
+	last_job BLOB NOT NULL, 
+	last_unit TEXT NOT NULL, 
+	last_position INTEGER NOT NULL, 
+	PRIMARY KEY (generation, fingerprint)
+)
+ WITHOUT ROWID
+--;
+CREATE INDEX failures_newest ON failures (generation, last_position)
 --;
 CREATE TABLE frozen_lists (
 	job_id BLOB NOT NULL, 
@@ -33,6 +81,39 @@ CREATE TABLE gates (
 	PRIMARY KEY (gate)
 )
  WITHOUT ROWID
+--;
+CREATE TABLE job_counts (
+	generation INTEGER NOT NULL, 
+	status TEXT NOT NULL, 
+	kind TEXT NOT NULL, 
+	queue TEXT NOT NULL, 
+	tenant TEXT NOT NULL, 
+	jobs INTEGER NOT NULL, 
+	PRIMARY KEY (generation, status, kind, queue, tenant)
+)
+ WITHOUT ROWID
+--;
+CREATE TABLE job_versions (
+	generation INTEGER NOT NULL, 
+	job_id BLOB NOT NULL, 
+	from_position INTEGER NOT NULL, 
+	to_position INTEGER NOT NULL, 
+	from_at INTEGER NOT NULL, 
+	to_at INTEGER NOT NULL, 
+	status TEXT NOT NULL, 
+	worker TEXT NOT NULL, 
+	attempt INTEGER NOT NULL, 
+	reason TEXT NOT NULL, 
+	kind TEXT NOT NULL, 
+	queue TEXT NOT NULL, 
+	tenant TEXT NOT NULL, 
+	PRIMARY KEY (generation, job_id, from_position)
+)
+ WITHOUT ROWID
+--;
+CREATE INDEX job_versions_order ON job_versions (generation, from_position)
+--;
+CREATE INDEX job_versions_time ON job_versions (generation, from_at)
 --;
 CREATE TABLE jobs_0 (
 	id BLOB NOT NULL, 
@@ -207,6 +288,20 @@ CREATE TABLE outbox (
 --;
 CREATE INDEX outbox_job ON outbox (job_id)
 --;
+CREATE TABLE projections (
+	name TEXT NOT NULL, 
+	version INTEGER NOT NULL, 
+	generation INTEGER NOT NULL, 
+	owner TEXT NOT NULL, 
+	token INTEGER NOT NULL, 
+	alive_until INTEGER NOT NULL, 
+	stopped_at INTEGER, 
+	reason TEXT NOT NULL, 
+	old_until INTEGER, 
+	PRIMARY KEY (name)
+)
+ WITHOUT ROWID
+--;
 CREATE TABLE queues (
 	queue TEXT NOT NULL, 
 	paused SMALLINT NOT NULL, 
@@ -218,6 +313,7 @@ CREATE TABLE queues (
 --;
 CREATE TABLE rebuilds (
 	name TEXT NOT NULL, 
+	version INTEGER NOT NULL, 
 	generation INTEGER NOT NULL, 
 	position INTEGER NOT NULL, 
 	owner TEXT NOT NULL, 
@@ -235,6 +331,70 @@ CREATE TABLE receipts (
 	PRIMARY KEY (request_id)
 )
  WITHOUT ROWID
+--;
+CREATE TABLE recovery_rows (
+	generation INTEGER NOT NULL, 
+	position INTEGER NOT NULL, 
+	at INTEGER NOT NULL, 
+	recorded_at INTEGER NOT NULL, 
+	type TEXT NOT NULL, 
+	"database" TEXT NOT NULL, 
+	detail TEXT NOT NULL, 
+	severity TEXT NOT NULL, 
+	source TEXT NOT NULL, 
+	done SMALLINT NOT NULL, 
+	deleted SMALLINT NOT NULL, 
+	actor_id TEXT NOT NULL, 
+	actor_name TEXT NOT NULL, 
+	ipv4 TEXT NOT NULL, 
+	ipv6 TEXT NOT NULL, 
+	ids TEXT NOT NULL, 
+	titles TEXT NOT NULL, 
+	job_id TEXT NOT NULL, 
+	operation TEXT NOT NULL, 
+	provider TEXT NOT NULL, 
+	checkpoint INTEGER, 
+	attempt INTEGER, 
+	next_retry_at INTEGER, 
+	reason TEXT NOT NULL, 
+	reclaimed SMALLINT NOT NULL, 
+	tenant TEXT NOT NULL, 
+	needle TEXT NOT NULL, 
+	PRIMARY KEY (generation, position)
+)
+ WITHOUT ROWID
+--;
+CREATE INDEX recovery_rows_deleted ON recovery_rows (generation, deleted, at, position)
+--;
+CREATE INDEX recovery_rows_done ON recovery_rows (generation, done, at, position)
+--;
+CREATE INDEX recovery_rows_newest ON recovery_rows (generation, at, position)
+--;
+CREATE TABLE security_rows (
+	generation INTEGER NOT NULL, 
+	id BLOB NOT NULL, 
+	category TEXT NOT NULL, 
+	action TEXT NOT NULL, 
+	source TEXT NOT NULL, 
+	severity TEXT NOT NULL, 
+	refusal TEXT NOT NULL, 
+	count INTEGER NOT NULL, 
+	first_at INTEGER NOT NULL, 
+	last_at INTEGER NOT NULL, 
+	actor TEXT NOT NULL, 
+	ipv4 TEXT NOT NULL, 
+	ipv6 TEXT NOT NULL, 
+	detail TEXT NOT NULL, 
+	actors TEXT NOT NULL, 
+	addresses TEXT NOT NULL, 
+	more_actors INTEGER NOT NULL, 
+	more_addresses INTEGER NOT NULL, 
+	last_position INTEGER NOT NULL, 
+	PRIMARY KEY (generation, id)
+)
+ WITHOUT ROWID
+--;
+CREATE INDEX security_rows_newest ON security_rows (generation, last_position)
 --;
 CREATE TABLE snapshots (
 	stream_id BLOB NOT NULL, 
@@ -290,6 +450,15 @@ CREATE TABLE unit_results (
 	version INTEGER NOT NULL, 
 	state BLOB NOT NULL, 
 	PRIMARY KEY (job_id, unit)
+)
+ WITHOUT ROWID
+--;
+CREATE TABLE view_state (
+	"view" TEXT NOT NULL, 
+	generation INTEGER NOT NULL, 
+	"key" BLOB NOT NULL, 
+	state TEXT NOT NULL, 
+	PRIMARY KEY ("view", generation, "key")
 )
  WITHOUT ROWID
 --;

@@ -1,0 +1,145 @@
+"""Reading the views: each statement names the live generation itself, so it sees the old rows or the new ones, whole."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from .schema import Id16
+from .view_rebuild import ViewRebuilds
+from .view_schema import view_state
+from .views import Select, tracked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import sqlalchemy as sa
+
+    from .sql_store import Pinned, SqlStore
+
+_TRANSACTION_TIMEOUT_SINCE: Final = 170000
+_FETCH: Final = 2000
+
+
+class SqlViews(ViewRebuilds):
+    """``Views`` in a database."""
+
+    def find(self, view: str, select: Select) -> list[dict[str, Any]]:
+        """See ``Views``."""
+        table = select.table
+        where, bound = self._where(view, select)
+        columns = ", ".join(f'"{column.name}"' for column in table.c)
+        sql = f"SELECT {columns} FROM {table.name} WHERE {where}"
+        if select.order:
+            # The generation is one; naming it lets the index give the order.
+            order = [f'"{name.lstrip("-")}"{" DESC" if name.startswith("-") else ""}' for name in select.order]
+            sql += f" ORDER BY {', '.join(order)}"
+        if select.limit is not None:
+            sql += f" LIMIT {self.mark} OFFSET {self.mark}"
+            bound += [select.limit, select.skip]
+        return [_row(self.store, table, found) for found in self.store.sql_rows(sql, bound)]
+
+    def count(self, view: str, select: Select, limit: int | None = None) -> int:
+        """See ``Views``."""
+        where, bound = self._where(view, select)
+        sql = f"SELECT count(*) FROM {select.table.name} WHERE {where}"
+        if limit is not None:
+            some = f"SELECT 1 FROM {select.table.name} WHERE {where} LIMIT {self.mark}"
+            sql, bound = f"SELECT count(*) FROM ({some}) found", [*bound, limit]
+        return int(self.store.sql_rows(sql, bound)[0][0])
+
+    def sums(self, view: str, table: sa.Table, column: str, by: Sequence[str], equal: Mapping[str, Any]) -> list[Any]:
+        """See ``Views``."""
+        where, bound = self._where(view, Select(table, equal=equal))
+        names = ", ".join(f'"{name}"' for name in by)
+        total = f'CAST(coalesce(sum("{column}"), 0) AS BIGINT)'
+        sql = f"SELECT {names + ', ' if by else ''}{total} FROM {table.name} WHERE {where}"
+        if by:
+            sql += f" GROUP BY {names} ORDER BY {names}"
+        return [tuple(found) for found in self.store.sql_rows(sql, bound)]
+
+    def _where(self, view: str, select: Select) -> tuple[str, list[Any]]:
+        mark, table = self.mark, select.table
+        parts = [f"generation = (SELECT p.generation FROM projections p WHERE p.name = {mark})"]
+        bound: list[Any] = [view]
+        for sign, values in (("=", select.equal), (">=", select.least), ("<", select.below)):
+            for name, value in values.items():
+                parts.append(f'"{name}" {sign} {mark}')
+                bound.append(self.store.to_id(value) if isinstance(table.c[name].type, Id16) else value)
+        if select.contains is not None:
+            name, text = select.contains
+            found = "instr" if self.store.dialect == "sqlite" else "strpos"
+            parts.append(f'{found}("{name}", {mark}) > 0')  # literally: nothing in the text means anything else
+            bound.append(text)
+        return " AND ".join(parts), bound
+
+    @contextmanager
+    def dump(self, view: str) -> Iterator[SqlDump]:
+        """See ``Views``."""
+        pinned = self.store.pin()
+        try:
+            yield SqlDump(self.store, pinned, view, self.mark)
+        finally:
+            if pinned.cursor is not None:
+                pinned.driver.rollback()
+            self.store.unpin(pinned)
+
+
+class SqlDump:
+    """One moment of a view, in one read transaction."""
+
+    def __init__(self, store: SqlStore, pinned: Pinned, view: str, mark: str) -> None:
+        self._store, self._pinned, self._view, self._mark = store, pinned, view, mark
+        cursor = pinned.open()
+        if store.dialect == "sqlite":
+            cursor.execute("BEGIN")
+        else:
+            names = ["idle_in_transaction_session_timeout"]
+            if pinned.driver.info.server_version >= _TRANSACTION_TIMEOUT_SINCE:
+                names.append("transaction_timeout")
+            for name in names:  # a big view takes longer to read than any write may take
+                cursor.execute(f"SET {name} = 0")
+            cursor.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        found = cursor.execute(f"SELECT generation FROM projections WHERE name = {mark}", (view,)).fetchone()
+        self.generation: int = found[0] if found else 0
+        sql = f"SELECT notification_id FROM tracking WHERE application_name = {mark}"
+        found = cursor.execute(sql, (tracked(view, self.generation),)).fetchone()
+        self.position: int = found[0] if found else 0
+
+    def rows(self, table: sa.Table) -> Iterator[dict[str, Any]]:
+        """See ``Dump``."""
+        names = [column.name for column in table.c if column.name not in {"generation", "view"}]
+        keys = [column.name for column in table.primary_key if column.name not in {"generation", "view"}]
+        sql = f"SELECT {', '.join(map(_quoted, names))} FROM {table.name} WHERE generation = {self._mark}"
+        bound: list[Any] = [self.generation]
+        if table is view_state:
+            sql += f" AND view = {self._mark}"
+            bound.append(self._view)
+        sql += f" ORDER BY {', '.join(map(_quoted, keys))}"
+        ids = [index for index, name in enumerate(names) if isinstance(table.c[name].type, Id16)]
+        for found in self._each(sql, bound):
+            values = list(found)
+            for index in ids:
+                values[index] = self._store.from_id(values[index])
+            yield dict(zip(names, values, strict=True))
+
+    def _each(self, sql: str, bound: list[Any]) -> Iterator[Any]:
+        if self._store.dialect == "sqlite":
+            yield from self._pinned.driver.cursor().execute(sql, bound)
+            return
+        with self._pinned.driver.cursor(name="joblog_dump") as cursor:
+            cursor.itersize = _FETCH
+            yield from cursor.execute(sql, bound)
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"'
+
+
+def _row(store: SqlStore, table: sa.Table, found: Any) -> dict[str, Any]:
+    row: dict[str, Any] = {}
+    for column, value in zip(table.c, found, strict=True):
+        is_id = value is not None and isinstance(column.type, Id16)
+        row[column.name] = store.from_id(value) if is_id else value
+    del row["generation"]
+    return row

@@ -1,0 +1,266 @@
+"""What pages and commands ask the views; every answer is bounded, and none counts jobs or folds events."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import orjson
+
+from ..domain.errors import InvalidFieldError
+from ..eventstore import view_schema as v
+from ..eventstore.clock import micros
+from ..eventstore.views import Select
+from .views import VIEWS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from uuid import UUID
+
+    from ..eventstore.store import Store
+
+Row = dict[str, Any]
+
+PAGE_ROWS: Final = 10  #: of the recovery report; nothing else knows this number
+FILTERS: Final = ("all", "done", "failed", "deleted")
+SEARCH_LIMIT: Final = 200  #: characters of a search
+COUNT_LIMIT: Final = 10_001  #: counts of jobs under one fingerprint stop here, and then mean "at least"
+_DIMENSIONS: Final = ("status", "kind", "queue", "tenant")
+
+
+# -- counters --------------------------------------------------------------------------------------------------------
+
+
+def counters(store: Store, *, by: Sequence[str] = ("status",), **equal: str | None) -> dict[tuple[str, ...], int]:
+    """How many jobs stand where, by any of status, kind, queue and tenant; *equal* narrows by the same names.
+
+    A tuple of the values of *by* -> jobs; what has none is left out.
+    """
+    given = {name: value for name, value in equal.items() if value is not None}
+    for name in (*by, *given):
+        if name not in _DIMENSIONS:
+            raise InvalidFieldError("by", f"{name!r} is not counted", f"use {', '.join(_DIMENSIONS)}")
+    found = store.views.sums("counters", v.job_counts, "jobs", by, given)
+    return {tuple(key): jobs for *key, jobs in found if jobs}
+
+
+# -- one job, and all jobs, as they stood ----------------------------------------------------------------------------
+
+
+def job_as_of(store: Store, job_id: UUID, at: int | datetime) -> Row | None:
+    """How a job stood at a position or an instant; None before it was submitted."""
+    found = store.views.find("versions", _as_of(at, equal={"job_id": job_id}, limit=1))
+    return _span(found[0]) if found else None
+
+
+def jobs_as_of(
+    store: Store, at: int | datetime, *, limit: int = 50, below: int | None = None, **equal: str | None
+) -> list[Row]:
+    """How all jobs stood at a position or an instant, the latest change first; *below*: the page behind that position.
+
+    *equal* narrows by status, kind, queue or tenant.
+    """
+    given = {name: value for name, value in equal.items() if value is not None}
+    select = _as_of(at, equal=given, limit=limit, below=below)
+    return [_span(row) for row in store.views.find("versions", select)]
+
+
+def job_life(store: Store, job_id: UUID, *, limit: int = 1000) -> list[Row]:
+    """Every span of a job in which status, holder and attempt were the same, oldest first."""
+    select = Select(v.job_versions, equal={"job_id": job_id}, order=("from_position",), limit=limit)
+    return [_span(row) for row in store.views.find("versions", select)]
+
+
+def _as_of(at: int | datetime, *, equal: Row, limit: int, below: int | None = None) -> Select:
+    if isinstance(at, datetime):
+        started, ended, value = "from_at", "to_at", micros(at)
+    else:
+        started, ended, value = "from_position", "to_position", at
+    until = {started: value + 1} | ({} if below is None else {"from_position": below})
+    if below is not None and started == "from_position":
+        until = {started: min(value + 1, below)}
+    return Select(
+        v.job_versions, equal=equal, least={ended: value + 1}, below=until, order=("-from_position",), limit=limit
+    )
+
+
+def _span(row: Row) -> Row:
+    for name in ("to_position", "to_at"):
+        row[name] = None if row[name] == v.OPEN else row[name]
+    return row
+
+
+# -- recovery report -------------------------------------------------------------------------------------------------
+
+
+class Window(NamedTuple):
+    """Which page of how many, and where it begins."""
+
+    page: int
+    pages: int
+    skip: int
+
+
+class RecoveryPage(NamedTuple):
+    """A page of the report with the window that it stands in."""
+
+    rows: list[Row]
+    total: int
+    window: Window
+    position: int  #: how far the report has come in the log
+
+
+def page_window(total: int, page: object, rows: int = PAGE_ROWS) -> Window:
+    """The page that is shown when *page* is asked for: clamped to those that exist, at least one; no number is the first."""
+    pages = max((total + rows - 1) // rows, 1)
+    try:
+        wanted = int(str(page))
+    except ValueError:
+        wanted = 1
+    wanted = min(max(wanted, 1), pages)
+    return Window(wanted, pages, (wanted - 1) * rows)
+
+
+def recovery_count(store: Store, *, filter: str = "all", search: str = "") -> int:  # noqa: A002 - as it is called
+    """How many rows there are under a filter and a search: asked when they change, not with every page."""
+    return store.views.count("recovery", _recovery(filter, search))
+
+
+def recovery_page(
+    store: Store,
+    *,
+    filter: str = "all",  # noqa: A002 - as it is called
+    search: str = "",
+    page: object = 1,
+    total: int | None = None,
+) -> RecoveryPage:
+    """A page of the report, newest first; *total* as it was counted before, else it is counted now.
+
+    Raises:
+        InvalidFieldError: a filter that does not exist.
+    """
+    select = _recovery(filter, search)
+    total = store.views.count("recovery", select) if total is None else max(total, 0)
+    window = page_window(total, page)
+    chosen = Select(
+        select.table,
+        equal=select.equal,
+        contains=select.contains,
+        order=("-at", "-position"),
+        limit=PAGE_ROWS,
+        skip=window.skip,
+    )
+    rows = [_report_row(row) for row in store.views.find("recovery", chosen)]
+    standing = store.views.standings().get("recovery")
+    return RecoveryPage(rows, total, window, standing.position if standing else 0)
+
+
+def _recovery(chosen: str, search: str) -> Select:
+    if chosen not in FILTERS:
+        raise InvalidFieldError("filter", f"{chosen!r} is no filter", f"use {', '.join(FILTERS)}")
+    equal: Row = {"done": {"done": 1}, "failed": {"done": 0}, "deleted": {"deleted": 1}}.get(chosen, {})
+    words = search.strip()[:SEARCH_LIMIT].replace("\0", "").casefold()
+    return Select(v.recovery_rows, equal=equal, contains=("needle", words) if words else None)
+
+
+def _report_row(row: Row) -> Row:
+    del row["needle"]
+    flags = {name: bool(row[name]) for name in ("done", "deleted", "reclaimed")}
+    return row | flags | {name: orjson.loads(row[name]) for name in ("ids", "titles")}
+
+
+# -- failures, security, schedule ------------------------------------------------------------------------------------
+
+
+def failures(store: Store, *, limit: int = 25, kind: str | None = None, below: int | None = None) -> list[Row]:
+    """Failures by fingerprint, the newest first, each with in how many jobs; *below*: the page behind that position."""
+    found = store.views.find(
+        "failures",
+        Select(
+            v.failures,
+            equal={} if kind is None else {"kind": kind},
+            below={} if below is None else {"last_position": below},
+            order=("-last_position",),
+            limit=limit,
+        ),
+    )
+    for row in found:
+        same = Select(v.failed_jobs, equal={"fingerprint": row["fingerprint"]})
+        row["jobs"] = store.views.count("failures", same, COUNT_LIMIT)
+    return found
+
+
+def jobs_of_failure(store: Store, fingerprint: str, *, limit: int = 100) -> list[Row]:
+    """The jobs that failed under one fingerprint, with how often."""
+    select = Select(v.failed_jobs, equal={"fingerprint": fingerprint}, order=("job_id",), limit=limit)
+    return store.views.find("failures", select)
+
+
+def security(store: Store, *, limit: int = 25, below: int | None = None) -> list[Row]:
+    """The security stream, the newest kind of problem first; *below*: the page behind that position."""
+    until = {} if below is None else {"last_position": below}
+    found = store.views.find(
+        "security", Select(v.security_rows, below=until, order=("-last_position",), limit=limit)
+    )
+    return [row | {name: orjson.loads(row[name]) for name in ("actors", "addresses")} for row in found]
+
+
+def schedule(
+    store: Store, *, limit: int = 25, before: datetime | None = None, after: datetime | None = None, **equal: str | None
+) -> list[Row]:
+    """What is due, the first at the front; *equal* narrows by queue, kind, tenant or status."""
+    select = Select(
+        v.due_jobs,
+        equal={name: value for name, value in equal.items() if value is not None},
+        least={} if after is None else {"due_at": micros(after)},
+        below={} if before is None else {"due_at": micros(before)},
+        order=("due_at", "job_id"),
+        limit=limit,
+    )
+    return store.views.find("schedule", select)
+
+
+# -- how far they are ------------------------------------------------------------------------------------------------
+
+
+class Lag(NamedTuple):
+    """How far one view is behind the log."""
+
+    name: str
+    generation: int
+    position: int
+    events: int
+    seconds: float  #: since the first event that it does not show
+    owner: str  #: who follows for it, or did last
+    leads: bool  #: whether that one's turn lasts
+    stopped_at: int | None
+    reason: str
+
+
+def lag(store: Store) -> list[Lag]:
+    """Each view with its distance to the end of the log, in events and in seconds."""
+    standings, head, now = store.views.standings(), store.head(), store.now()
+    made: list[Lag] = []
+    for name in VIEWS:
+        one = standings.get(name)
+        if one is None:
+            made.append(Lag(name, 0, 0, head, _since(store, 0, now, head), "", leads=False, stopped_at=None, reason=""))
+            continue
+        seconds = _since(store, one.position, now, head)
+        leads = bool(one.owner) and one.alive_until > now
+        events = max(head - one.position, 0)
+        made.append(
+            Lag(name, one.generation, one.position, events, seconds, one.owner, leads, one.stopped_at, one.reason)
+        )
+    return made
+
+
+def _since(store: Store, position: int, now: int, head: int) -> float:
+    if position >= head:
+        return 0.0
+    [first] = store.log(position, 1)
+    try:
+        happened = micros(datetime.fromisoformat(orjson.loads(first.state)["timestamp"]))
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):  # somebody else's event, or an archived one
+        return 0.0
+    return max((now - happened) / 1_000_000, 0.0)

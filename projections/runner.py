@@ -1,0 +1,184 @@
+"""Following the log for all views at once: one process for each view, elected and fenced, any other can take over.
+
+A turn is a lease in the database that each batch renews in its own transaction, so an idle leader costs nothing; when it
+has run out, whoever next sees something to do takes the view.  Of two that think they have it, the position and the
+token let one write.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ..domain.errors import JobLogError, UnknownOutcomeError
+from ..eventstore.store import ConflictError, LockedError
+from ..eventstore.views import TurnLostError
+from .folding import Folder, decode
+from .views import VIEWS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ..eventstore.mapper import OrjsonMapper
+    from ..eventstore.store import LoggedEvent, Store
+    from ..eventstore.views import Standing, Turn, ViewWrite
+    from .view import Happened, View
+
+logger = logging.getLogger(__name__)
+
+BATCH: Final = 2000  #: events a transaction
+TURN_MICROS: Final = 10_000_000  #: a leader that writes nothing for so long may be replaced
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one step did."""
+
+    events: int  #: read, for whichever view
+    again: bool  #: there is more to read at once
+    led: int  #: views that this process writes
+    others_until: int | None = None  #: until when others lead what is not ours, by the store's clock
+
+
+@dataclass(slots=True)
+class _Led:
+    turn: Turn
+    folder: Folder
+    position: int
+
+
+class Runner:
+    """One process' part in following the log; see the module.  Not thread-safe."""
+
+    def __init__(
+        self, store: Store, mapper: OrjsonMapper, owner: str, views: Iterable[View] | None = None, *, batch: int = BATCH
+    ) -> None:
+        self.store, self.owner, self.batch = store, owner, batch
+        self._mapper = mapper
+        self.views = {view.name: view for view in (VIEWS.values() if views is None else views)}
+        self._led: dict[str, _Led] = {}
+        self._given_up: dict[str, int] = {}  #: view -> the position it stopped at, under this code
+        self._others_until: int | None = None
+
+    # -- one step ----------------------------------------------------------------------------------------------------
+
+    def step(self, *, look: bool = True) -> Step:
+        """Read one batch and bring every view that this process leads behind it.
+
+        *look*: also whether others have left a view to be led; without one of its own it always looks.
+        """
+        if not self._led or (look and len(self._led) < len(self.views)):
+            self._elect()
+        led = dict(self._led)
+        if not led:
+            return Step(0, again=False, led=0, others_until=self._others_until)
+        behind = min(one.position for one in led.values())
+        batch = self.store.log(behind, self.batch)
+        if not batch:
+            return Step(0, again=False, led=len(led), others_until=self._others_until)
+        self._bring(led, batch)
+        again = len(batch) == self.batch or any(one.position < batch[-1].position for one in self._led.values())
+        return Step(len(batch), again=again, led=len(self._led), others_until=self._others_until)
+
+    def run(self) -> int:
+        """Step until nothing is left to read; returns how many events were read."""
+        events = 0
+        while True:
+            step = self.step()
+            events += step.events
+            if not step.again:
+                return events
+
+    def resign(self) -> None:
+        """Let others lead at once."""
+        turns = [one.turn for one in self._led.values()]
+        self._led = {}
+        if turns:
+            self.store.views.resign(turns, self.owner)
+
+    # -- election ----------------------------------------------------------------------------------------------------
+
+    def _elect(self) -> None:
+        """Take what nobody leads, if there is anything to do for it."""
+        standings, head, now = self.store.views.standings(), self.store.head(), self.store.now()
+        wanted = {name: view.version for name, view in self.views.items() if name not in self._led}
+        self._others_until = None
+        for name in list(wanted):
+            one = standings.get(name)
+            if one is not None and not self._is_free(one, now, head):
+                del wanted[name]
+        if not wanted or not head:
+            return
+        for name, turn in self.store.views.elect(wanted, self.owner, TURN_MICROS).items():
+            self._lead(name, turn)
+
+    def _is_free(self, one: Standing, now: int, head: int) -> bool:
+        if one.version != self.views[one.name].version or self._given_up.get(one.name) == one.stopped_at is not None:
+            return False
+        if one.owner not in {"", self.owner} and one.alive_until > now:
+            self._others_until = min(one.alive_until, self._others_until or one.alive_until)
+            return False
+        return one.position < head
+
+    def _lead(self, name: str, turn: Turn) -> None:
+        # The position is read after the turn was taken: whoever wrote before can write no more.
+        position = self.store.views.standings()[name].position
+        self._led[name] = _Led(turn, Folder(self.views[name], self.store.views, turn.generation), position)
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def _bring(self, led: dict[str, _Led], batch: Sequence[LoggedEvent]) -> None:
+        happened = decode(batch, self._mapper, tuple(self.views[name] for name in led))
+        last = batch[-1].position
+        writes = {
+            name: one.folder.fold(happened, one.position, last) for name, one in led.items() if one.position < last
+        }
+        try:
+            self._write(led, writes)
+        except (TurnLostError, ConflictError, LockedError, UnknownOutcomeError):
+            for one in led.values():  # what they remember is ahead of what was written
+                one.folder.forget()
+            self._write_alone(led, happened, last)
+        except JobLogError:
+            self._led = {}  # the store is away: look anew at where everything stands
+            raise
+
+    def _write(self, led: dict[str, _Led], writes: dict[str, ViewWrite]) -> None:
+        self.store.views.write([(led[name].turn, write) for name, write in writes.items()], self.owner, TURN_MICROS)
+        for name, write in writes.items():
+            led[name].position = write.after
+            if write.stop is not None:
+                self._gave_up(name, *write.stop)
+
+    def _write_alone(self, led: dict[str, _Led], happened: Sequence[Happened], last: int) -> None:
+        """Each view by itself, so that one that can't be written stops no other."""
+        for name, one in led.items():
+            try:
+                position = self.store.views.standings()[name].position
+                if position >= last:
+                    one.position = position
+                    continue
+                one.position = max(one.position, position)
+                self._write(led, {name: one.folder.fold(happened, one.position, last)})
+            except (TurnLostError, LockedError, UnknownOutcomeError) as error:
+                logger.info("view %s is left for now: %s", name, error)
+                self._led.pop(name, None)
+            except ConflictError as error:
+                logger.exception("view %s can't be written behind %d", name, one.position)
+                self._stop(name, one, f"{type(error).__name__}: {error}")
+
+    def _stop(self, name: str, one: _Led, reason: str) -> None:
+        from ..eventstore.views import ViewWrite
+
+        at = one.position + 1
+        write = ViewWrite(one.position, one.position, stop=(at, reason[:500]))
+        try:
+            self._write({name: one}, {name: write})
+        except TurnLostError:
+            self._led.pop(name, None)
+
+    def _gave_up(self, name: str, position: int, reason: str) -> None:
+        logger.error("view %s stands still at position %d: %s", name, position, reason)
+        self._given_up[name] = position
+        self._led.pop(name, None)
