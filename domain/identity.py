@@ -11,6 +11,8 @@ JOBS: Final = UUID("0a6f0f0e-5a53-4b7c-8f0e-2f7a4f6a9d11")
 CHILDREN: Final = UUID("c3d1a7de-4f0b-4a35-9a52-6f1e0b8d7c24")
 #: Namespace of queue streams: never edit.
 QUEUES: Final = UUID("5b0d1e2c-9d42-4c8e-a7a1-63c0c1b0e0d2")
+#: Namespace of the streams of what others report: never edit.
+RECOVERY: Final = UUID("d84f6c1b-53a7-4e6e-9b0c-6f2a1e7c3b58")
 #: The stream of the log's own events (epoch raised, archived).
 LOG_STREAM: Final = UUID("7e0e9a52-3c70-4a92-8f37-0f3a1c7b9e55")
 

@@ -32,8 +32,8 @@ from .claim_order import level, pick
 from .clock import SystemClock, micros, new_uuid
 from .failpoint import failpoint
 from .mapper import event_id, evidence_of
-from .proof_memory import MemoryProofs
 from .memory_views import MemoryViews
+from .proof_memory import MemoryProofs
 from .sql_store import check_seen
 from .store import (
     NOT_CONSECUTIVE,

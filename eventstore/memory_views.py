@@ -118,9 +118,7 @@ class MemoryViews:
         """See ``Views``."""
         return {name: work for name, (work, _) in self._rebuilds.items()}
 
-    def rebuild_begin(
-        self, view: str, version: int, tables: Sequence[sa.Table], owner: str, micros: int
-    ) -> Rebuilding:
+    def rebuild_begin(self, view: str, version: int, tables: Sequence[sa.Table], owner: str, micros: int) -> Rebuilding:
         """See ``Views``."""
         with self.store.serving():
             now = self.store.now()

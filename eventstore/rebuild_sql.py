@@ -75,7 +75,14 @@ class Rebuilds:
         return generation, position
 
     def _mark(self, cursor: Any, generation: int, position: int, owner: str, until: int) -> None:
-        row = {"name": JOBS, "version": 0, "generation": generation, "position": position, "owner": owner, "alive_until": until}
+        row = {
+            "name": JOBS,
+            "version": 0,
+            "generation": generation,
+            "position": position,
+            "owner": owner,
+            "alive_until": until,
+        }
         self._save.run(cursor, row)
 
     def write(self, generation: int, rows: Sequence[RowChange], position: int, owner: str, micros: int) -> None:

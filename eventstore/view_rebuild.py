@@ -62,9 +62,7 @@ class ViewRebuilds(ViewRows):
         sql = "SELECT name, generation, position, owner, alive_until FROM rebuilds WHERE version > 0"
         return {row[0]: Rebuilding(*row) for row in self.store.sql_rows(sql)}
 
-    def rebuild_begin(
-        self, view: str, version: int, tables: Sequence[sa.Table], owner: str, micros: int
-    ) -> Rebuilding:
+    def rebuild_begin(self, view: str, version: int, tables: Sequence[sa.Table], owner: str, micros: int) -> Rebuilding:
         """See ``Views``."""
         with self.writing() as cursor:
             now = self.store.now()

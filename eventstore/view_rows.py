@@ -21,7 +21,17 @@ if TYPE_CHECKING:
     from .sql_store import SqlStore
     from .views import TableRows
 
-_STANDING: Final = ("name", "version", "generation", "owner", "token", "alive_until", "stopped_at", "reason", "old_until")
+_STANDING: Final = (
+    "name",
+    "version",
+    "generation",
+    "owner",
+    "token",
+    "alive_until",
+    "stopped_at",
+    "reason",
+    "old_until",
+)
 _IN: Final = 400  #: keys asked for in one statement
 
 
@@ -38,7 +48,7 @@ class ViewRows:
             p.token == sa.bindparam("b_token"),
             p.generation == sa.bindparam("b_generation"),
         )
-        until = {"alive_until": sa.bindparam("until")}
+        until: dict[str, Any] = {"alive_until": sa.bindparam("until")}
         self._keep = compile_(sa.update(projections).where(mine).values(**until))
         self._halt = compile_(
             sa.update(projections)

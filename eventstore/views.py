@@ -112,9 +112,7 @@ class Views(Protocol):
     def rebuilds(self) -> dict[str, Rebuilding]:
         """The rebuilds that were begun and not finished."""
 
-    def rebuild_begin(
-        self, view: str, version: int, tables: Sequence[sa.Table], owner: str, micros: int
-    ) -> Rebuilding:
+    def rebuild_begin(self, view: str, version: int, tables: Sequence[sa.Table], owner: str, micros: int) -> Rebuilding:
         """The generation to fill, emptied, and the position to go on behind.
 
         Raises:

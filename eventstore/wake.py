@@ -32,18 +32,19 @@ class Waker:
     """Calls whoever subscribed when something may have been appended."""
 
     def __init__(self) -> None:
-        self._subscribers: dict[int, tuple[Callable[[], None], bool]] = {}
+        self._subscribers: dict[int, tuple[Callable[[], None], bool, bool]] = {}
         self._tickets = count(1)
         self._lock = threading.Lock()
 
-    def subscribe(self, call: Callable[[], None], *, ready_only: bool = False) -> int:
+    def subscribe(self, call: Callable[[], None], *, ready_only: bool = False, seen_only: bool = False) -> int:
         """Have *call* called (from any thread; it must be quick); returns a ticket.
 
-        *ready_only*: only when a job may have become claimable, as far as that is known.
+        *ready_only*: only when a job may have become claimable, as far as that is known.  *seen_only*: only when
+        something was seen, not with the polling floor; whoever wants that has a floor of its own.
         """
         ticket = next(self._tickets)
         with self._lock:
-            self._subscribers[ticket] = (call, ready_only)
+            self._subscribers[ticket] = (call, ready_only, seen_only)
             self._watch()
         return ticket
 
@@ -57,10 +58,14 @@ class Waker:
         if self._subscribers:
             self.wake_all(ready=ready)
 
-    def wake_all(self, *, ready: bool = True) -> None:
-        """Call every subscriber whom it concerns."""
+    def wake_all(self, *, ready: bool = True, seen: bool = True) -> None:
+        """Call every subscriber whom it concerns; *seen*: not only because it is time to look again."""
         with self._lock:
-            calls = [call for call, ready_only in self._subscribers.values() if ready or not ready_only]
+            calls = [
+                call
+                for call, ready_only, seen_only in self._subscribers.values()
+                if (ready or not ready_only) and (seen or not seen_only)
+            ]
         for call in calls:
             try:
                 call()
@@ -117,14 +122,17 @@ class FileWaker(_WatchingWaker):
         while not self._stopped.wait(STAT_SECONDS):
             now = self._look()
             idle += STAT_SECONDS
+            seen = True
             if now != before:
                 before, again = now, ECHOES
             elif again:
                 again -= 1
             elif idle < POLL_SECONDS:
                 continue
+            else:
+                seen = False
             idle = 0.0
-            self.wake_all()
+            self.wake_all(seen=seen)
 
 
 class ListenWaker(_WatchingWaker):
@@ -171,7 +179,7 @@ class ListenWaker(_WatchingWaker):
         while not self._stopped.is_set():
             if self._pooler_safe:
                 self._stopped.wait(POLL_SECONDS)
-                self.wake_all()
+                self.wake_all()  # as if something was seen: there is no other hint
                 continue
             heard = ready = False
             try:
@@ -191,7 +199,7 @@ class ListenWaker(_WatchingWaker):
             idle += LISTEN_SECONDS
             if heard or idle >= POLL_SECONDS:
                 idle = 0.0
-                self.wake_all(ready=ready)
+                self.wake_all(ready=ready, seen=heard)
         if pinned is not None:
             pinned.close()
 

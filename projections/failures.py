@@ -61,7 +61,7 @@ def fingerprint(kind: str, category: str, text: str) -> str:
     """The same for the same fault: by the place it came from if that is known, else by its text without what varies."""
     found = _PLACE.search(text)
     place = found[1] if found else _VARIES.sub("#", text)
-    return hashlib.sha256("\0".join((kind, category, place)).encode()).hexdigest()[:16]
+    return hashlib.sha256(f"{kind}\x00{category}\x00{place}".encode()).hexdigest()[:16]
 
 
 EVENTS: Final = frozenset({e.Submitted, e.Completed, e.Cancelled, *_FAILING})

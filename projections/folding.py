@@ -71,10 +71,8 @@ def decode(events: Iterable[LoggedEvent], mapper: OrjsonMapper, views: tuple[Vie
 @cache
 def _rules(table: sa.Table) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The columns that are added to, and those that stay."""
-    return tuple(
-        tuple(column.name for column in table.c if column.info.get("fold") == fold)  # type: ignore[misc]
-        for fold in ("sum", "first")
-    )
+    folds = {fold: tuple(c.name for c in table.c if c.info.get("fold") == fold) for fold in ("sum", "first")}
+    return folds["sum"], folds["first"]
 
 
 class Folder:
@@ -158,4 +156,3 @@ def _stops(event: Any, view: View) -> bool:
 def _reason(error: Exception) -> str:
     text = f"{type(error).__name__}: {error}"
     return text.replace("\0", "\\0")[:_REASON]
-

@@ -199,9 +199,7 @@ def jobs_of_failure(store: Store, fingerprint: str, *, limit: int = 100) -> list
 def security(store: Store, *, limit: int = 25, below: int | None = None) -> list[Row]:
     """The security stream, the newest kind of problem first; *below*: the page behind that position."""
     until = {} if below is None else {"last_position": below}
-    found = store.views.find(
-        "security", Select(v.security_rows, below=until, order=("-last_position",), limit=limit)
-    )
+    found = store.views.find("security", Select(v.security_rows, below=until, order=("-last_position",), limit=limit))
     return [row | {name: orjson.loads(row[name]) for name in ("actors", "addresses")} for row in found]
 
 

@@ -38,7 +38,7 @@ class Step:
     events: int  #: read, for whichever view
     again: bool  #: there is more to read at once
     led: int  #: views that this process writes
-    others_until: int | None = None  #: until when others lead what is not ours, by the store's clock
+    others_for: float | None = None  #: seconds until a turn of others may end
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class Runner:
         self.views = {view.name: view for view in (VIEWS.values() if views is None else views)}
         self._led: dict[str, _Led] = {}
         self._given_up: dict[str, int] = {}  #: view -> the position it stopped at, under this code
-        self._others_until: int | None = None
+        self._others_for: float | None = None
 
     # -- one step ----------------------------------------------------------------------------------------------------
 
@@ -72,14 +72,14 @@ class Runner:
             self._elect()
         led = dict(self._led)
         if not led:
-            return Step(0, again=False, led=0, others_until=self._others_until)
+            return Step(0, again=False, led=0, others_for=self._others_for)
         behind = min(one.position for one in led.values())
         batch = self.store.log(behind, self.batch)
         if not batch:
-            return Step(0, again=False, led=len(led), others_until=self._others_until)
+            return Step(0, again=False, led=len(led), others_for=self._others_for)
         self._bring(led, batch)
         again = len(batch) == self.batch or any(one.position < batch[-1].position for one in self._led.values())
-        return Step(len(batch), again=again, led=len(self._led), others_until=self._others_until)
+        return Step(len(batch), again=again, led=len(self._led), others_for=self._others_for)
 
     def run(self) -> int:
         """Step until nothing is left to read; returns how many events were read."""
@@ -103,7 +103,7 @@ class Runner:
         """Take what nobody leads, if there is anything to do for it."""
         standings, head, now = self.store.views.standings(), self.store.head(), self.store.now()
         wanted = {name: view.version for name, view in self.views.items() if name not in self._led}
-        self._others_until = None
+        self._others_for = None
         for name in list(wanted):
             one = standings.get(name)
             if one is not None and not self._is_free(one, now, head):
@@ -117,7 +117,8 @@ class Runner:
         if one.version != self.views[one.name].version or self._given_up.get(one.name) == one.stopped_at is not None:
             return False
         if one.owner not in {"", self.owner} and one.alive_until > now:
-            self._others_until = min(one.alive_until, self._others_until or one.alive_until)
+            left = (one.alive_until - now) / 1_000_000
+            self._others_for = left if self._others_for is None else min(left, self._others_for)
             return False
         return one.position < head
 

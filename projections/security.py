@@ -70,5 +70,5 @@ def fold(state: State | None, happened: Happened) -> Folded:
     return row, (Change(security_rows, (key(happened.event),), told_whole),)
 
 
-EVENTS: Final = frozenset({le.EpochRaised, *mapper.classes(PREFIX)})
+EVENTS: Final[frozenset[type[Any]]] = frozenset({le.EpochRaised, *mapper.classes(PREFIX)})
 VIEW: Final = View("security", 1, (security_rows,), EVENTS, fold, key)

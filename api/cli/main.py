@@ -53,7 +53,8 @@ COMMANDS: Final[dict[str, dict[str, Entry]]] = {
         "heads": Entry("heads", "Sign the log, and list what was signed."),
         "doctor": Entry("doctor", "Check the database, the log and the workers."),
         "migrate": Entry("schema", "Bring the schema to this version, or check it."),
-        "projections": Entry("projections", "List, rebuild and verify what is derived from the log."),
+        "projections": Entry("projections", "List, follow, rebuild and verify what is derived from the log."),
+        "recovery": Entry("recovery", "Show what was taken back, tried again, given up, or reported; take in reports."),
         "epoch": Entry("epoch", "Accept a log that was restored or failed over."),
     },
 }

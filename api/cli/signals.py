@@ -11,9 +11,14 @@ from .settings import current
 
 if TYPE_CHECKING:
     from types import FrameType, TracebackType
-    from typing import Self
+    from typing import Protocol, Self
 
-    from ...workers.worker import Worker
+    class Stoppable(Protocol):
+        """A worker, or what else runs until it is told to stop."""
+
+        def stop(self, *, now: bool = False) -> None:
+            """Soon, or *now*."""
+
 
 _CAUGHT: Final = (signal.SIGTERM, signal.SIGINT)
 _STDERR: Final = 2
@@ -22,7 +27,7 @@ _STDERR: Final = 2
 class Stopping:
     """While the block runs, signals stop *worker*; afterwards ``received`` is the first one."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Stoppable) -> None:
         self._worker = worker
         self._before: dict[int, Any] = {}
         self._quiet = current().quiet

@@ -48,6 +48,17 @@ def _options(function: Callable[..., Any]) -> Callable[..., Any]:
             click.option(
                 "--poll", default="5s", show_default=True, help="The longest time between two looks for due jobs."
             ),
+            click.option(
+                "--follow/--no-follow", default=True, help="Also keep the projections, where no other process does."
+            ),
+            click.option(
+                "--recovery-file",
+                "files",
+                multiple=True,
+                metavar="PATH",
+                envvar="JOBLOG_RECOVERY_FILES",
+                help="A recovery-events.jsonl to take in as it grows.",
+            ),
             click.option("--until-idle", is_flag=True, help="End when nothing is due and nothing runs; for scripts."),
             shared_options(),
         ]
@@ -71,8 +82,18 @@ def up_command(**options: Any) -> Exit:
 
 
 def _work(
-    *, create: bool, queues: tuple[str, ...], slots: int, name: str | None, grace: str, poll: str, until_idle: bool
+    *,
+    create: bool,
+    queues: tuple[str, ...],
+    slots: int,
+    name: str | None,
+    grace: str,
+    poll: str,
+    follow: bool,
+    files: tuple[str, ...],
+    until_idle: bool,
 ) -> Exit:
+    from ...workers.following import Following
     from ...workers.worker import Worker, WorkerSettings
 
     start_logging(logging.INFO)
@@ -87,10 +108,17 @@ def _work(
             f"worker {clean(worker.name)} on {shown(database())}: queues {clean(', '.join(names))}, {slots} at a time\n"
             f"it runs {clean(', '.join(jobs.kinds()) or 'nothing')}; stop it with Ctrl-C"
         )
-        with Stopping(worker) as stopping:
-            if until_idle:
-                threading.Thread(target=_stop_when_idle, args=(log, worker, names), daemon=True).start()
-            worker.run()
+        following = Following(log, files=files) if follow else None
+        if following is not None:
+            following.start()
+        try:
+            with Stopping(worker) as stopping:
+                if until_idle:
+                    threading.Thread(target=_stop_when_idle, args=(log, worker, names), daemon=True).start()
+                worker.run()
+        finally:
+            if following is not None:
+                following.stop()
     answer({"worker": worker.name, "stopped_by": stopping.received})
     return stopping.end
 

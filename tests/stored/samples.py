@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from joblog.domain import events, log_events, queue
+from joblog.domain import events, log_events, queue, recovery
 from joblog.domain.snapshot import JobSnapshot
 from joblog.eventstore.mapper import OrjsonMapper, OrjsonTranscoder
 
@@ -26,6 +26,7 @@ EVENT_ID = "01J9-7.0"
 VALUES: dict[str, Any] = {
     "action": "cancel",
     "actor": "ada",
+    "actor_id": "u-7",
     "address": "192.0.2.1",
     "args": {"path": "in/ä.csv", "rows": [1, 2.5, None, True], "nul": "\0"},
     "args_digest": "4bf5122f344554c53bde2ebb8cd2b7e3d1600ad631c385a5d7cce23c7785459a",
@@ -38,6 +39,8 @@ VALUES: dict[str, Any] = {
     "count": 3,
     "crashes": 1,
     "cursor": {"row": 1000},
+    "deleted": True,
+    "detail": "2 files were put back",
     "digest": "9f86d081884c7d659a2feaa0c55ad015",
     "done": 7,
     "due_at": LATER,
@@ -46,15 +49,21 @@ VALUES: dict[str, Any] = {
     "evidence": {"sha256": "ab", "bytes": 12},
     "exclusive_key": "4:acme/ledger",
     "failures": 4,
+    "file": "recovery-events.jsonl",
     "gate": "trello",
     "generation": 5,
+    "happened_at": NOW - timedelta(hours=2),
     "held_since": NOW - timedelta(minutes=1),
+    "ids": ["a", "b"],
+    "ipv4": "192.0.2.1",
+    "ipv6": "2001:db8::1",
     "key": "2030-01",
     "kind": "import",
     "lease_until": NOW + timedelta(seconds=30),
     "name": "rows",
     "next_attempt_at": NOW + timedelta(seconds=1.25),
     "not_before": LATER,
+    "offset": 8192,
     "origin": "backoff",
     "originator_id": STREAM,
     "originator_topic": "joblog.job",
@@ -63,6 +72,7 @@ VALUES: dict[str, Any] = {
     "owner": "ada",
     "parent_id": "7c9e6679-7425-40de-944b-e07fc1f90ae7",
     "priority": 3,
+    "problem": "can't be read",
     "queue": "default",
     "reason": "rate-limited",
     "reclaimed_by": "worker-2",
@@ -72,16 +82,23 @@ VALUES: dict[str, Any] = {
     "result": {"rows": 9},
     "retry": {"retries": 9},
     "sequence": 8,
+    "severity": "warning",
+    "size": 96,
     "skipped": 1,
     "slots": 4,
+    "source": "startup",
+    "subsystem": "attachments",
     "tags": ("nightly",),
+    "taken": 2,
     "tallies": {"rows": 9},
     "tenant": "acme",
     "status": "completed",
     "text": r"connection reset \u0000",
     "timestamp": NOW,
+    "titles": ["Plan", "Räume"],
     "token": 6,
     "total": 10,
+    "type": "restore-failed",
     "unit": "row-1000",
     "worker": "worker-1",
 }
@@ -135,7 +152,7 @@ STATE: dict[str, Any] = {
     "wish": "pause",
 }
 
-CLASSES: tuple[type[Any], ...] = (*events.ALL, *queue.ALL, *log_events.ALL, JobSnapshot)
+CLASSES: tuple[type[Any], ...] = (*events.ALL, *queue.ALL, *log_events.ALL, *recovery.ALL, JobSnapshot)
 
 
 def sample(cls: type[Any]) -> Any:

@@ -105,7 +105,9 @@ def test_a_rebuild_that_runs_or_died_is_shown(log: JobLog, cli: Callable[..., An
     log.store.track("audit", 1)
     log.store.rebuild_begin("somebody", 60_000_000)
 
-    (jobs, audit) = cli("projections", "--json").document["items"]
+    (jobs, *views, audit) = cli("projections", "--json").document["items"]
+
+    assert {view["position"] for view in views} == {0}
 
     assert jobs["rebuild"]["owner"] == "somebody"
     assert (audit["name"], audit["behind"]) == ("audit", 0)

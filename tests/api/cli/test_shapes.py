@@ -89,7 +89,9 @@ def test_queues_and_projections(log: JobLog, cli: Callable[..., Answer]) -> None
     submit(log)
 
     (queue,) = cli("queues", "--json").document["items"]
-    (jobs,) = cli("projections", "list", "--json").document["items"]
+    (jobs, *views) = cli("projections", "list", "--json").document["items"]
 
     assert queue.keys() == {"queue", "paused", "slots", "running", "ready", "ready_is_exact", "oldest_due_at"}
     assert jobs.keys() == {"name", "position", "behind", "generation", "rebuild"}
+    for view in views:
+        assert view.keys() == jobs.keys() | {"seconds", "owner", "stopped_at", "reason"}
