@@ -32,8 +32,9 @@ COMMANDS: Final[dict[str, dict[str, Entry]]] = {
     "Start": {
         "demo": Entry("demo", "Import a real file, to watch and to kill."),
         "init": Entry("schema", "Make the database ready; safe to repeat."),
-        "up": Entry("working", "Make the database ready and run a worker, in one process."),
+        "up": Entry("working", "Make the database ready, run a worker and serve, in one process."),
         "worker": Entry("working", "Run a worker until it is told to stop."),
+        "serve": Entry("serving", "Serve the HTTP API, beside any number of workers."),
     },
     "Jobs": {
         "submit": Entry("submit", "Hand in a job; the same key again is the same job."),
@@ -55,6 +56,7 @@ COMMANDS: Final[dict[str, dict[str, Entry]]] = {
         "migrate": Entry("schema", "Bring the schema to this version, or check it."),
         "projections": Entry("projections", "List, follow, rebuild and verify what is derived from the log."),
         "recovery": Entry("recovery", "Show what was taken back, tried again, given up, or reported; take in reports."),
+        "tokens": Entry("tokens", "Create, list and revoke tokens of the service."),
         "epoch": Entry("epoch", "Accept a log that was restored or failed over."),
     },
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -13,14 +14,16 @@ from .exits import Exit
 from .instants import parse_span
 from .logs import start_logging
 from .output import answer, say
+from .serving import DEFAULT_PORT, make_server
 from .session import database, open_log, shown, user_jobs
 from .settings import shared_options
 from .signals import Stopping
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from ...workers.commands.log import JobLog
+    from ...workers.registry import Jobs
     from ...workers.worker import Worker
 
 _LOOK_SECONDS: Final = 0.2
@@ -76,9 +79,17 @@ def worker_command(**options: Any) -> Exit:
 
 @click.command(name="up")
 @_options
-def up_command(**options: Any) -> Exit:
-    """Make the database ready and run a worker, in one process."""
-    return _work(create=True, **options)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=DEFAULT_PORT,
+    show_default=True,
+    help="Of the service, on loopback.",
+)
+@click.option("--no-serve", is_flag=True, help="The worker alone.")
+def up_command(*, port: int, no_serve: bool, **options: Any) -> Exit:
+    """Make the database ready, run a worker and serve, in one process."""
+    return _work(create=True, port=None if no_serve or options["until_idle"] else port, **options)
 
 
 def _work(
@@ -92,6 +103,7 @@ def _work(
     follow: bool,
     files: tuple[str, ...],
     until_idle: bool,
+    port: int | None = None,
 ) -> Exit:
     from ...workers.following import Following
     from ...workers.worker import Worker, WorkerSettings
@@ -112,7 +124,7 @@ def _work(
         if following is not None:
             following.start()
         try:
-            with Stopping(worker) as stopping:
+            with Stopping(worker) as stopping, _serving(log, jobs, port):
                 if until_idle:
                     threading.Thread(target=_stop_when_idle, args=(log, worker, names), daemon=True).start()
                 worker.run()
@@ -121,6 +133,26 @@ def _work(
                 following.stop()
     answer({"worker": worker.name, "stopped_by": stopping.received})
     return stopping.end
+
+
+@contextmanager
+def _serving(log: JobLog, jobs: Jobs, port: int | None) -> Iterator[None]:
+    """The service beside the worker, on loopback; a port that is taken leaves the next free one."""
+    if port is None:
+        yield
+        return
+    from ...domain.errors import StoreUnavailableError
+
+    try:
+        server = make_server(log, jobs, "127.0.0.1", port)
+    except StoreUnavailableError:
+        server = make_server(log, jobs, "127.0.0.1", 0)
+    server.start()
+    say(f"serving on {server.url}")
+    try:
+        yield
+    finally:
+        server.stop()
 
 
 def _stop_when_idle(log: JobLog, worker: Worker, queues: tuple[str, ...]) -> None:

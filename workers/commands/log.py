@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from dataclasses import replace
@@ -34,7 +35,7 @@ from . import claiming, control, drive, outbox, queueing
 from .answers import BulkAnswer, Commanded, Reclaimed, Submitted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
     from datetime import datetime
     from typing import Self
 
@@ -295,6 +296,19 @@ class JobLog:
         appends = self._new_appends(keyed)
         answers = self.writer.append_many(appends)
         return [self._submitted(spec, answer) for spec, answer in zip(keyed, answers, strict=True)]
+
+    async def submit_soon(
+        self, specs: Sequence[JobSpec], ask: Callable[..., Awaitable[Any]]
+    ) -> list[Submitted | JobLogError]:
+        """As ``submit_many``, on an event loop; *ask* runs in a thread what reads the store."""
+        keyed = [spec if spec.key else replace(spec, key=self.ids.next()) for spec in specs]
+        futures = self.writer.append_soon(self._new_appends(keyed), asyncio.get_running_loop())
+        answers = await asyncio.gather(*futures)
+        made: list[Submitted | JobLogError] = []
+        for spec, answer in zip(keyed, answers, strict=True):
+            is_plain = isinstance(answer, Stored)
+            made.append(self._submitted(spec, answer) if is_plain else await ask(self._submitted, spec, answer))
+        return made
 
     def submit_in(self, connection: sa.Connection, spec: JobSpec) -> UUID:
         """Hand in a job inside the caller's own transaction, through the outbox; see ``outbox.submit``."""

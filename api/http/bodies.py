@@ -1,0 +1,124 @@
+"""Reading a request's body under our own bounds: bytes, unpacked bytes, depth and time."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
+
+from ...domain.errors import InvalidFieldError, TooLargeError
+from .errors import BadBodyError, BodyTooLargeError, MediaTypeError, SlowBodyError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aiohttp import web
+
+T = TypeVar("T")
+
+DEPTH: Final = 64
+
+
+async def read(request: web.Request, *, limit: int, seconds: float) -> bytes:
+    """The body, unpacked."""
+    if (request.content_length or 0) > limit:
+        raise BodyTooLargeError(f"the body is over {limit:,} bytes; stage the data and pass a reference")
+    unpack = _unpacker(request.headers.get("Content-Encoding", "identity").strip().lower())
+    parts: list[bytes] = []
+    count = 0
+    try:
+        async with asyncio.timeout(seconds):
+            async for part in request.content.iter_any():
+                made = part if unpack is None else _unpacked(unpack, part, limit - count + 1)
+                count += len(made)
+                if count > limit:
+                    raise BodyTooLargeError(f"the body is over {limit:,} bytes; stage the data and pass a reference")
+                parts.append(made)
+    except TimeoutError:
+        raise SlowBodyError(f"the body did not arrive within {seconds:g} s") from None
+    if unpack is not None and not unpack.eof:
+        raise BadBodyError("the packed body ends too early")
+    return b"".join(parts)
+
+
+def _unpacker(encoding: str) -> Any:
+    if encoding in {"", "identity"}:
+        return None
+    if encoding in {"gzip", "deflate"}:
+        return zlib.decompressobj(47 if encoding == "gzip" else zlib.MAX_WBITS)
+    raise MediaTypeError(f"content encoding {encoding[:20]!r} is not taken; send it plain or as gzip")
+
+
+def _unpacked(unpack: Any, part: bytes, most: int) -> bytes:
+    """At most *most* bytes: a bomb is not unpacked to see how big it is."""
+    try:
+        made: bytes = unpack.decompress(part, most)
+    except zlib.error:
+        raise BadBodyError("the packed body is damaged") from None
+    return made
+
+
+def parse(raw: bytes, content_type: str, kind: type[T]) -> T:
+    """JSON as *kind*; a missing body is an empty object."""
+    if not raw:
+        raw = b"{}"
+    elif content_type not in {"application/json", "application/octet-stream", ""}:
+        raise MediaTypeError(f"{content_type[:60]!r} is not taken; send application/json")
+    try:
+        found = msgspec.json.decode(raw)  # exact: orjson would make a float of an integer over 64 bits
+    except RecursionError:
+        raise TooLargeError("body", f"nested deeper than {DEPTH}", "flatten it") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadBodyError(f"no JSON: {str(error)[:200]}") from None
+    check_depth(found)
+    if isinstance(found, dict):
+        # JSON Schema calls 1.0 an integer.  What a job is to work on is left as it came.
+        found = {k: int(v) if isinstance(v, float) and v.is_integer() else v for k, v in found.items()}
+    return convert(found, kind, "body")
+
+
+def check_depth(value: Any) -> None:
+    """Refuse what is nested deeper than ``DEPTH``."""
+    level, depth = [value], 0
+    while level:
+        depth += 1
+        if depth > DEPTH:
+            raise TooLargeError("body", f"nested deeper than {DEPTH}", "flatten it")
+        inside: list[Any] = []
+        for one in level:
+            if isinstance(one, dict):
+                inside.extend(one.values())
+            elif isinstance(one, list):
+                inside.extend(one)
+        level = inside
+
+
+def query(given: Mapping[str, str], kind: type[T]) -> T:
+    """The parameters of a URL as *kind*; each may stand once."""
+    names = [name for name, _ in given.items()]  # a MultiDict has one for each time
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InvalidFieldError(twice[:60], "given twice", "give it once")
+    return convert(dict(given), kind, "query", strict=False)
+
+
+def convert(found: Any, kind: type[T], what: str, *, strict: bool = True) -> T:
+    """Plain values as *kind*, with the path of the first bad one.
+
+    Raises:
+        InvalidFieldError: it does not fit.
+    """
+    try:
+        return msgspec.convert(found, kind, strict=strict)
+    except msgspec.ValidationError as error:
+        problem, _, path = str(error).partition(" - at `")
+        where = path.rstrip("`").removeprefix("$").lstrip(".") or _named(problem) or what
+        raise InvalidFieldError(where[:200], problem[:300], "see /api/openapi.json for what is taken") from None
+
+
+def _named(problem: str) -> str:
+    """The field that a problem names itself: unknown, or missing."""
+    _, _, rest = problem.partition("field `")
+    return rest.partition("`")[0]

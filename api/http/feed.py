@@ -1,0 +1,197 @@
+"""Following the log over HTTP: long-poll, NDJSON and server-sent events, from one reader for all who are up to date."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from ...domain.errors import StoreError
+from ..shapes import of_event
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from uuid import UUID
+
+    from ...eventstore.store import LoggedEvent
+    from .auth import Principal
+    from .service import Service
+
+logger = logging.getLogger(__name__)
+
+KEPT: Final = 4096  #: newest events in memory
+PAGE: Final = 500
+_POLL_SECONDS: Final = 1.0
+_KNOWN_JOBS: Final = 20_000
+
+
+@dataclass(slots=True)
+class Entry:
+    """One event of the log, encoded once for everybody."""
+
+    position: int
+    stream: UUID
+    topic: str
+    json: bytes  #: as a CloudEvent
+
+
+def cloud_event(event: LoggedEvent, source: str, epoch: int) -> dict[str, Any]:
+    """An event in the envelope of CloudEvents 1.0; ``sequence`` and ``epoch`` are its place in the log."""
+    plain = of_event(event)
+    return {
+        "specversion": "1.0",
+        "id": plain["event_id"],
+        "source": source,
+        "type": plain["topic"],
+        "subject": plain["stream"],
+        "time": plain["time"],
+        "datacontenttype": "application/json",
+        "sequence": f"{event.position:020d}",
+        "epoch": str(epoch),
+        "version": str(event.version),
+        "data": plain["data"],
+    }
+
+
+class Feed:
+    """The end of the log in memory, and a wake-up for all who wait there."""
+
+    def __init__(self, service: Service) -> None:
+        self._service, self._log = service, service.log
+        self._tail: deque[Entry] = deque(maxlen=KEPT)
+        self.head = 0
+        self.epoch = 0
+        self.followers = 0
+        self.stopped = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._next: asyncio.Future[None] | None = None
+        self._source = ""
+        self._owners: dict[UUID, tuple[str, str] | None] = {}
+
+    # -- reading the log ---------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Read what is appended until cancelled; the database may be away for a while."""
+        loop = asyncio.get_running_loop()
+
+        def wake() -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self._wake.set)
+
+        ticket = self._log.waker.subscribe(wake)
+        try:
+            while True:
+                self._wake.clear()
+                try:
+                    more = await self._service.ask(self._read)
+                except StoreError as error:
+                    logger.warning("the log can't be followed for now: %s", error)
+                    more = False
+                self._tell()
+                if not more:
+                    await _within(self._wake.wait(), _POLL_SECONDS)
+        finally:
+            self._log.waker.unsubscribe(ticket)
+
+    def _read(self) -> bool:
+        state = self._log.store.state()
+        if state.epoch != self.epoch or state.head < self.head or not self._source:
+            self._source = f"/joblog/{state.store_id}"
+            self._tail.clear()
+            self.epoch, self.head = state.epoch, state.head
+            return False
+        if state.head == self.head:
+            return False
+        entries = self.encode(self._log.store.log(self.head, PAGE), state.epoch)
+        self._tail.extend(entries)
+        self.head = entries[-1].position if entries else self.head
+        return len(entries) == PAGE
+
+    def encode(self, events: Sequence[LoggedEvent], epoch: int) -> list[Entry]:
+        """As they go out."""
+        return [
+            Entry(event.position, event.stream_id, event.topic, orjson.dumps(cloud_event(event, self._source, epoch)))
+            for event in events
+        ]
+
+    # -- waiting -----------------------------------------------------------------------------------------------------
+
+    def _tell(self) -> None:
+        if self._next is not None and not self._next.done():
+            self._next.set_result(None)
+        self._next = None
+
+    async def changed(self, seconds: float) -> None:
+        """Wait until something was appended, *seconds* are over, or the service stops."""
+        if self.stopped.is_set():
+            return
+        if self._next is None:
+            self._next = asyncio.get_running_loop().create_future()
+        await asyncio.wait({self._next}, timeout=max(seconds, 0))
+
+    def stop(self) -> None:
+        """Let all who wait go."""
+        self.stopped.set()
+        self._tell()
+
+    # -- pages -------------------------------------------------------------------------------------------------------
+
+    async def page(
+        self, after: int, limit: int, topics: Sequence[str], principal: Principal
+    ) -> tuple[list[Entry], int, int]:
+        """What stands behind *after* that *principal* may see; how far was looked, and the epoch of it.
+
+        From memory if it is all there, else from the store.
+        """
+        epoch = self.epoch
+        if self._tail and self._tail[0].position <= after + 1 and after <= self.head:
+            found = list(self._newer(after, limit))
+            upto = found[-1].position if found else after
+            found = [entry for entry in found if not topics or entry.topic in topics]
+            if not principal.is_bound:
+                return found, upto, epoch
+            return await self._service.ask(self._seen, found, principal), upto, epoch
+        return await self._service.ask(self._stored_page, after, limit, topics, principal)
+
+    def _newer(self, after: int, limit: int) -> list[Entry]:
+        start = after + 1 - self._tail[0].position
+        return [self._tail[index] for index in range(start, min(start + limit, len(self._tail)))]
+
+    def _stored_page(
+        self, after: int, limit: int, topics: Sequence[str], principal: Principal
+    ) -> tuple[list[Entry], int, int]:
+        state = self._log.store.state()  # read first: all up to its head is in the page, or is not wanted
+        self._source = self._source or f"/joblog/{state.store_id}"
+        events = self._log.store.log(after, limit, upto=state.head, topics=topics)
+        upto = events[-1].position if len(events) == limit else state.head
+        entries = self.encode(events, state.epoch)
+        return self._seen(entries, principal) if principal.is_bound else entries, max(upto, after), state.epoch
+
+    def _seen(self, entries: list[Entry], principal: Principal) -> list[Entry]:
+        """Those of jobs that a bound principal sees; tenant and owner of a job never change."""
+        unknown = [entry.stream for entry in entries if entry.stream not in self._owners]
+        if unknown:
+            rows = self._log.store.jobs(list(dict.fromkeys(unknown)))
+            if len(self._owners) > _KNOWN_JOBS:
+                self._owners.clear()
+            for stream in unknown:
+                row = rows.get(stream)
+                self._owners[stream] = None if row is None else (row["tenant"], row["owner"])
+        return [entry for entry in entries if self._is_theirs(entry.stream, principal)]
+
+    def _is_theirs(self, stream: UUID, principal: Principal) -> bool:
+        whose = self._owners.get(stream)
+        return whose is not None and principal.sees({"tenant": whose[0], "owner": whose[1]})
+
+
+async def _within(wanted: Any, seconds: float) -> None:
+    """Await, but no longer than that."""
+    try:
+        async with asyncio.timeout(seconds):
+            await wanted
+    except TimeoutError:
+        return

@@ -1,0 +1,136 @@
+"""Every way in: the router, the rights, the OpenAPI document and the tests are made of this one table."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from . import documents, following, holders, jobs, metrics, protocol, status, submitting
+from . import service_types as s
+from . import types as t
+from .route import Route
+
+_JOB: Final = "/api/v1/jobs/{id}"
+_CLAIM: Final = "/api/v1/claims/{id}"
+_HTML: Final = "text/html"
+
+ROUTES: Final[tuple[Route, ...]] = (
+    # jobs
+    Route("GET", "/api/v1/jobs", "jobs:read", jobs.list_jobs, "List jobs", t.JobPage, query=t.JobFilters),
+    Route(
+        "POST",
+        "/api/v1/jobs",
+        "jobs:write",
+        submitting.submit_job,
+        "Hand in a job",
+        t.Submitted,
+        body=t.NewJob,
+        status=201,
+        other_status=(200, 202),
+        needs_key=True,
+        on_loop=True,
+    ),
+    Route(
+        "POST",
+        "/api/v1/jobs/batch",
+        "jobs:write",
+        submitting.submit_jobs,
+        "Hand in many jobs",
+        t.Batch,
+        body=t.NewJobs,
+        on_loop=True,
+    ),
+    Route("GET", _JOB, "jobs:read", jobs.get_job, "Look at a job", t.Job),
+    Route("GET", f"{_JOB}/events", "jobs:read", jobs.job_events, "Its events", t.EventPage, query=t.AfterVersion),
+    Route("GET", f"{_JOB}/units", "jobs:read", jobs.job_units, "Its finished units", t.UnitPage, query=t.AfterUnit),
+    Route("GET", f"{_JOB}/attempts", "jobs:read", jobs.job_attempts, "Its attempts", t.Attempts),
+    Route("GET", f"{_JOB}/history", "jobs:read", jobs.job_history, "Its turning points", t.History),
+    Route("GET", f"{_JOB}/children", "jobs:read", jobs.job_children, "The jobs that it spawned", t.JobPage),
+    Route("GET", f"{_JOB}/why", "jobs:read", jobs.job_why, "Why it stands where it stands", t.Why),
+    Route(
+        "POST",
+        _JOB + "/{action:pause|resume|cancel|retry}",
+        "jobs:control",
+        submitting.command_job,
+        "Command a job",
+        t.Commanded,
+        body=t.Command,
+        needs_key=True,
+    ),
+    # queues, workers, leases
+    Route("GET", "/api/v1/queues", "jobs:read", holders.list_queues, "List queues", s.Queues, whole=True),
+    Route(
+        "POST",
+        "/api/v1/queues/{name}/{action:pause|resume|limit}",
+        "queues:control",
+        submitting.command_queue,
+        "Command a queue",
+        s.QueueState,
+        body=s.QueueCommand,
+        needs_key=True,
+        whole=True,
+    ),
+    Route("GET", "/api/v1/workers", "jobs:read", holders.list_workers, "List workers", s.Workers, whole=True),
+    Route(
+        "GET",
+        "/api/v1/leases",
+        "jobs:read",
+        holders.list_leases,
+        "List leases",
+        s.Leases,
+        query=s.LeaseLimit,
+        whole=True,
+    ),
+    # the log
+    Route(
+        "GET",
+        "/api/v1/feed",
+        "feed:read",
+        following.follow_log,
+        "Follow the log",
+        s.FeedPage,
+        query=s.FeedQuery,
+        on_loop=True,
+    ),
+    # workers in any language
+    Route(
+        "POST",
+        "/api/v1/claims",
+        "workers",
+        protocol.claim_jobs,
+        "Claim due jobs",
+        s.Claims,
+        body=s.ClaimRequest,
+        whole=True,
+        on_loop=True,
+    ),
+    *(
+        Route("POST", f"{_CLAIM}/{verb}", "workers", handler, summary, s.Holding, body=body, whole=True)
+        for verb, handler, summary, body in (
+            ("renew", protocol.renew_claim, "Keep the lease", s.Held),
+            ("attempt", protocol.attempt_unit, "Begin a unit", s.UnitAttempt),
+            ("advance", protocol.advance_claim, "Record a unit", s.Advance),
+            ("retry-later", protocol.retry_later, "Try a unit later", s.RetryLater),
+            ("complete", protocol.complete_claim, "Complete the job", s.Complete),
+            ("fail", protocol.fail_claim, "Fail the job", s.Fail),
+            ("release", protocol.release_claim, "Give the job back", s.Release),
+        )
+    ),
+    Route("GET", _CLAIM + "/units/{unit:.+}", "workers", protocol.find_unit, "Look a unit up", s.FoundUnit, whole=True),
+    # about the service
+    Route("GET", "/livez", "", status.livez, "Whether it lives", s.Health, on_loop=True),
+    Route(
+        "GET",
+        "/readyz",
+        "",
+        status.readyz,
+        "Whether it can serve",
+        s.Health,
+        query=s.HealthQuery,
+        other_status=(503,),
+        on_loop=True,
+    ),
+    Route("GET", "/startupz", "", status.startupz, "Whether it has started", s.Health, on_loop=True),
+    Route("GET", "/metrics", "metrics", metrics.metrics, "Metrics", media="text/plain", whole=True),
+    Route("GET", "/api/openapi.json", "", documents.openapi_document, "The OpenAPI document", dict),
+    Route("GET", "/problems/{code}", "", documents.problem_page, "What a problem means", media=_HTML),
+)
