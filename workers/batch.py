@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..domain import storable
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterator
 
     from .book import Book
+    from .sources import Source
 
 T = TypeVar("T")
 REJECTS_KEPT = 50  #: rejected rows named in a batch's evidence; the others are counted
@@ -98,7 +100,12 @@ class BaseBatch(Sequence[T], Generic[T]):
         self.committed = True
 
 
-def place(book: Book, name: str) -> tuple[int, Any]:
-    """Index and cursor of the next batch of *name*."""
+def rows_of(book: Book, name: str, source: Source[T], size: int) -> tuple[int, Iterator[tuple[Sequence[T], Any]]]:
+    """Number of the next batch of *name*, and what comes behind the last one; of a unit that is retried, it alone."""
     index, cursor = book.marks.get(f"b:{name}", (0, None))
-    return index, cursor
+    if book.redo is None:
+        return index, source.batches(size, cursor)
+    place = book.redo.batch(name)
+    if place is None or f"b:{name}" in book.marks:
+        return 0, iter(())
+    return place[0], islice(source.batches(size, place[1]), 1)

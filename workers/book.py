@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from .commands.held import Held
     from .commands.log import JobLog
+    from .redo import Redo
 
 STEPS_LIMIT: Final = 10_000
 LONGEST_WAIT: Final = 1.0  #: seconds that a finished unit waits for others of its commit
@@ -53,8 +54,10 @@ class Control:
 class Book:
     """See the module."""
 
-    def __init__(self, log: JobLog, held: Held, control: Control, *, units_per_commit: int = 1) -> None:
-        self.log, self.held, self.control = log, held, control
+    def __init__(
+        self, log: JobLog, held: Held, control: Control, *, units_per_commit: int = 1, redo: Redo | None = None
+    ) -> None:
+        self.log, self.held, self.control, self.redo = log, held, control, redo
         job = held.job
         cursor = job.cursor if isinstance(job.cursor, dict) else {}
         self.marks: dict[str, Any] = dict(cursor)  #: per verb name: where it goes on
@@ -144,7 +147,8 @@ class Book:
             job_id, store = self.held.job_id, self.log.store
             states = yield lambda: store.unit_states(job_id, prefix="step:")
             self._steps = {key: evidence_of(state) for key, state in states.items()}
-        return self._steps.get(unit, _MISSING)
+        elsewhere = {} if self.redo is None else self.redo.steps
+        return self._steps.get(unit, elsewhere.get(unit, _MISSING))
 
     def step(self, name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Generator[Any, Any, Any]:
         """One named unit whose result is remembered: returned, not run again."""

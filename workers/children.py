@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from uuid import UUID
 
 from ..domain import identity, storable
-from ..domain.errors import JobLogError
+from ..domain.errors import InvalidFieldError, JobLogError
 from ..domain.status import ENDED, Status
+from . import redo
 from .book import missing
 from .errors import Fatal, Stopped
 
@@ -60,6 +61,8 @@ def spawning(
 ) -> Generator[Any, Any, ChildHandle[R]]:
     """Submit the child, once: its id follows from the parent and *key*, so the same again is the same child."""
     storable.name(key, "key")
+    if key.startswith(redo.PREFIX):
+        raise InvalidFieldError("key", f"{key!r} begins with {redo.PREFIX!r}", "choose another key")
     unit = f"step:spawn:{key}"
     book.check()
     known = yield from book.known(unit)

@@ -22,6 +22,7 @@ from ..domain.errors import (
 from ..domain.job import Actor
 from ..domain.status import Status
 from ..eventstore.failpoint import failpoint
+from . import redo
 from .book import Book, Control
 from .commands import drive, family
 from .errors import (
@@ -68,8 +69,13 @@ class Execution:
             return await self._settle("parked", self.held.park, reason=error.code, text=str(error))
         except ArgumentError as error:
             return await self._settle("failed", self.held.fail, reason=error.code, text=str(error))
+        try:
+            retried = await asyncio.get_running_loop().run_in_executor(self._readers, redo.of, self.log, self.held.job)
+        except JobLogError as error:
+            return await self._storage_fault(error, "")
         while True:
-            book = Book(self.log, self.held, self.control, units_per_commit=operation.units_per_commit)
+            group = operation.units_per_commit
+            book = Book(self.log, self.held, self.control, units_per_commit=group, redo=retried)
             try:
                 result = await self._flushed(book, self._call(operation, book, args))
             except BaseException as error:  # noqa: BLE001 - sorted out below; what is not ours is raised again
@@ -83,7 +89,7 @@ class Execution:
         """Await *call*; whatever ends it, the units that it has finished are recorded first."""
         try:
             result = await call
-        except (Exception, asyncio.CancelledError) as error:
+        except (Exception, Stopped, asyncio.CancelledError) as error:
             if not (isinstance(error, Stopped) and error.cause == _LOST):
                 unit = book.unit
                 await asyncio.shield(drive.run_soon(book.flush(), self.log.writer, self._readers))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import orjson
@@ -17,7 +18,9 @@ from .errors import ListChangedError
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
 
+    from ..domain.job import Job
     from .book import Book
+    from .commands.log import JobLog
 
 T = TypeVar("T")
 CHUNK: Final = 1000  #: items a stored row
@@ -45,8 +48,10 @@ def frozen(
     storable.name(name, "items")
     book.check()
     log, held = book.log, book.held
-    known = held.job.lists.get(name)
-    if known is None:
+    if book.redo is not None:
+        found = yield partial(_read, log, book.redo.parent, name)
+        return 0, [one for one in found if book.redo.skipped.unit.startswith(unit_key(name, one[0], ""))]
+    if name not in held.job.lists:
         made = [[key(value), storable.payload(value, f"items of {name}")] for value in source]
         if len({one for one, _ in made}) != len(made):
             raise InvalidFieldError(
@@ -57,12 +62,17 @@ def frozen(
         failpoint("list.stored")
         yield from held.freezing_list(name, count=len(made), digest=_digest(chunks))
         failpoint("list.frozen")
-    stored = yield lambda: log.store.get_list(held.job_id, name)
-    known = held.job.lists[name]
-    if _digest(stored) != known["digest"]:
-        raise ListChangedError(held.job_id, name)
-    found = [(one, value) for chunk in stored for one, value in orjson.loads(chunk)]
+    found = yield partial(_read, log, held.job, name)
     return int(book.marks.get(f"i:{name}", 0)), found
+
+
+def _read(log: JobLog, job: Job, name: str) -> list[tuple[str, Any]]:
+    if name not in job.lists:
+        return []  # the job whose unit is retried never came here
+    stored = log.store.get_list(job.id, name)
+    if _digest(stored) != job.lists[name]["digest"]:
+        raise ListChangedError(job.id, name)
+    return [(one, value) for chunk in stored for one, value in orjson.loads(chunk)]
 
 
 def _digest(chunks: Iterable[bytes]) -> str:
@@ -75,7 +85,7 @@ def _digest(chunks: Iterable[bytes]) -> str:
 
 def finished(book: Book, name: str, count: int) -> Generator[Any, Any, None]:
     """All items are done: the list's own unit closes it, unless it did before."""
-    if book.marks.get(f"i:{name}") == count + 1:
+    if book.marks.get(f"i:{name}") == count + 1 or book.redo is not None:
         return
     yield from book.done([(f"{name}:all", count)], (f"i:{name}", count + 1))
 
@@ -96,6 +106,8 @@ class BaseItem(Generic[T]):
             return pending
         if self._index <= int(book.marks.get(f"i:{self._name}", 0)):  # only the item in flight can have recorded phases
             states = yield lambda: book.log.store.unit_states(book.held.job_id, [unit])
+            if book.redo is not None:
+                states |= yield partial(book.redo.phases, book.log, [unit])
             if unit in states:
                 return evidence_of(states[unit])
         yield from book.begun(unit, (f"i:{self._name}", self._index + 1))

@@ -210,8 +210,7 @@ class Run(_BaseRun):
         book = self._book
         loop = asyncio.get_running_loop()
         made = None if into is None else await loop.run_in_executor(self._readers, marks.Marks, into, book, name)
-        index, cursor = batch.place(book, name)
-        stream = await loop.run_in_executor(self._readers, source.batches, size, cursor)
+        index, stream = await loop.run_in_executor(self._readers, batch.rows_of, book, name, source, size)
         while (following := await loop.run_in_executor(self._readers, next, stream, None)) is not None:
             one: Batch[T] = Batch(book, name, index, *following, run=self, into=made)
             index += 1
@@ -282,8 +281,8 @@ class SyncRun(_BaseRun):
         """As ``Run.batches``."""
         book = self._book
         made = None if into is None else marks.Marks(into, book, name)
-        index, cursor = batch.place(book, name)
-        for following in source.batches(size, cursor):
+        index, stream = batch.rows_of(book, name, source, size)
+        for following in stream:
             one: SyncBatch[T] = SyncBatch(book, name, index, *following, into=made)
             index += 1
             book.check()

@@ -24,7 +24,11 @@ _DONE = {"pause": "paused", "resume": "resumed", "cancel": "cancelled", "retry":
 def _command(action: str, about: str) -> click.Command:
     """The command for one action; they differ in their name alone."""
 
-    def call(*, ids: tuple[str, ...], queue: str, every: bool, **options: Any) -> Exit:
+    def call(
+        *, ids: tuple[str, ...], queue: str, every: bool, skipped: bool = False, unit: str = "", **options: Any
+    ) -> Exit:
+        if skipped or unit:
+            return _skipped(ids, unit, queue=queue, every=every, **options)
         if every != bool(queue) or bool(ids) == every:
             raise click.UsageError("give job ids, or --queue NAME with --all")
         with open_log() as log:
@@ -41,6 +45,12 @@ def _command(action: str, about: str) -> click.Command:
 
 def _parameters(action: str) -> list[Callable[[Any], Any]]:
     cleanup = [click.option("--cleanup", is_flag=True, help="Also remove what the job created, where it knows how.")]
+    skipped = [
+        click.option(
+            "--skipped", is_flag=True, help="The units that an ended job passed over, each as a job of its own."
+        ),
+        click.option("--unit", default="", metavar="KEY", help="Only this one of them."),
+    ]
     return [
         click.argument("ids", nargs=-1, metavar="[ID]..."),
         click.option("--queue", default="", metavar="NAME", help="All jobs that this queue has now; with --all."),
@@ -49,6 +59,7 @@ def _parameters(action: str) -> list[Callable[[Any], Any]]:
         click.option("--request-id", default="", metavar="ID", help="20 to 64 characters; again: the same answer."),
         click.option("--if-version", type=int, metavar="N", help="Only if the job is still at this version."),
         *(cleanup if action == "cancel" else []),
+        *(skipped if action == "retry" else []),
         shared_options(),
     ]
 
@@ -64,6 +75,21 @@ def _whole_queue(
         lines.append("a newer command for this queue stands; the rest was left to it")
     answer({"queue": queue, "action": action, **made._asdict()}, *lines)
     return Exit.CONFLICT if made.superseded else Exit.DONE
+
+
+def _skipped(ids: tuple[str, ...], unit: str, *, queue: str, every: bool, **options: Any) -> Exit:
+    """Retry what a job passed over: a submit, so the same again is the same."""
+    if queue or every or len(ids) != 1 or options["request_id"] or options["if_version"] is not None:
+        raise click.UsageError("--skipped and --unit go with one job id and nothing else")
+    from ...workers.redo import retry_skipped
+
+    with open_log() as log:
+        job_id = find_job(log, ids[0])
+        made = retry_skipped(log, job_id, unit)
+    items = [{"id": str(one.job_id), "created": one.created} for one in made]
+    lines = [f"job {one['id']} {'retries it' if one['created'] else 'retries it already'}" for one in items]
+    answer({"id": str(job_id), "action": "retry", "items": items}, *lines)
+    return Exit.DONE
 
 
 def _jobs(log: JobLog, action: str, ids: Sequence[str], **options: Any) -> Exit:

@@ -1,6 +1,7 @@
 """Several tiny units in one append, where the operation declares it: each recorded by itself, none lost by a stop."""
 
 from collections import Counter
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -88,10 +89,16 @@ def test_a_crash_anywhere_changes_nothing_but_who_runs_again(operation: Any) -> 
 
 @pytest.mark.parametrize(
     ("error", "status"),
-    [(RetryLater("busy"), Status.WAITING), (Fatal("bad"), Status.FAILED), (ValueError("bug"), Status.WAITING)],
-    ids=["retry", "fatal", "fault"],
+    [
+        (RetryLater("busy"), Status.WAITING),
+        (Fatal("bad"), Status.FAILED),
+        (ValueError("bug"), Status.WAITING),
+        (Stopped("yield"), Status.QUEUED),
+        (Stopped("wait", datetime(2100, 1, 1, tzinfo=UTC)), Status.WAITING),
+    ],
+    ids=["retry", "fatal", "fault", "yield", "sleep"],
 )
-def test_what_ends_a_run_early_loses_no_finished_unit(error: Exception, status: Status) -> None:
+def test_what_ends_a_run_early_loses_no_finished_unit(error: BaseException, status: Status) -> None:
     @Jobs().job("stops", units_per_commit=100)
     async def stops(run: Run, args: dict[str, Any]) -> None:
         for number in range(5):

@@ -165,3 +165,26 @@ def test_an_epoch_is_raised_with_a_reason(log: JobLog, cli: Callable[..., Answer
     assert cli("epoch", "raise").code == 2
     assert cli("epoch", "raise", "--reason", "restored", "--json").document == {"epoch": 2, "position": 2}
     assert f"epoch 2 begins, says {user()}: restored" in cli("tail", "--after", "0", "--no-follow").out
+
+
+def test_units_that_were_passed_over_are_retried_as_jobs_of_their_own(log: JobLog, cli: Callable[..., Answer]) -> None:
+    submit(log)
+    held = claimed(log)
+    held.skip_unit("rows:7", code="bad-row", text="no number")
+    assert cli("retry", str(held.job_id), "--skipped").code == 4  # it has not ended
+    held.complete()
+
+    made = cli("retry", str(held.job_id), "--skipped")
+    again = cli("retry", str(held.job_id), "--unit", "rows:7", "--json").document
+
+    job_id = again["items"][0]["id"]
+    assert made.out == f"job {job_id} retries it\n"
+    assert again == {"id": str(held.job_id), "action": "retry", "items": [{"id": job_id, "created": False}]}
+    assert log.job(UUID(job_id)).parent_id == str(held.job_id)
+
+
+@pytest.mark.parametrize("more", [["--all", "--queue", "default"], ["--if-version", "3"]])
+def test_passed_over_units_are_those_of_one_job(log: JobLog, cli: Callable[..., Answer], more: list[str]) -> None:
+    job_id = submit(log)
+
+    assert cli("retry", *([] if "--all" in more else [job_id]), "--skipped", *more).code == 2
