@@ -82,7 +82,7 @@ class BusyRetry:
             except PASSING as error:
                 step = self.step(tries)
                 spent = tries >= self.attempts or (tries > 1 and (waited + step) * 1000 > self.total_ms)
-                if spent and not (tries == 1 and self.attempts > 1):
+                if spent:
                     self._give_up(error)
                     raise
                 self.counts["retried"] += 1

@@ -140,9 +140,12 @@ def release(home: Path | None = None) -> None:
     """Let go of the server; its keeper ends it when nobody else holds it."""
     home = home or Path(os.environ.pop(HOME, ""))
     if home in _held:
-        if not (home / "port").exists():  # never started, so nobody else would tidy up
-            shutil.rmtree(home)
-        _held.pop(home).close()
+        users = _held.pop(home)
+        if not (home / "port").exists():  # never started, so no keeper tidies up: the last who lets go does
+            with suppress(BlockingIOError):
+                fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(home)
+        users.close()
         _started.cache_clear()
 
 

@@ -1,6 +1,8 @@
+import fcntl
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import psycopg
@@ -83,6 +85,19 @@ def test_processes_share_a_server_that_ends_with_the_last_of_them_even_if_killed
 
     servers._wait_until_gone(home)
     assert (same, still) == (url, 1)
+
+
+def test_whoever_never_needed_the_server_leaves_it_to_the_others() -> None:
+    home = Path(tempfile.mkdtemp())
+    command = [sys.executable, "-c", "from tests import postgres_server as s; s.share(); s.release()"]
+    ours = {name: value for name, value in os.environ.items() if name != servers.URL} | {servers.HOME: str(home)}
+    with (home / "users").open("a", encoding="ascii") as users:
+        fcntl.flock(users, fcntl.LOCK_SH)
+        subprocess.run(command, cwd=ROOT, env=ours, check=True)
+        kept = home.is_dir()
+    subprocess.run(command, cwd=ROOT, env=ours, check=True)
+
+    assert (kept, home.exists()) == (True, False)
 
 
 def test_a_private_server_survives_a_crash_and_can_be_copied() -> None:
