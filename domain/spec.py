@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from . import identity, storable
+from . import identity, storable, withheld
 from .errors import InvalidFieldError, TooLargeError
 from .retry import RetryPolicy
 
@@ -57,6 +57,7 @@ class JobSpec:
         storable.payload(self.args, "args")
         storable.bounded(self._encoded, "args", storable.ARGS_LIMIT)
         storable.refuse_secrets(self.args, "args")
+        withheld.refuse(self._encoded, "args")
         object.__setattr__(self, "args", deepcopy(self.args))  # the digest is of what stands here now
 
     def _check_numbers_and_instants(self) -> None:

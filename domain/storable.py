@@ -6,6 +6,7 @@ import math
 import re
 from typing import Any, Final
 
+from . import withheld
 from .errors import InputError, InvalidFieldError, SecretInInputError, TooLargeError, UnstorableError
 
 NAME_LIMIT: Final = 200  # kinds, queues, tenants, owners, keys: characters
@@ -42,6 +43,7 @@ def name(value: object, field: str, *, limit: int = NAME_LIMIT, empty: bool = Fa
         InvalidFieldError: not a string, or empty where that is not allowed.
         TooLargeError: over *limit* characters, or 600 bytes.
         UnstorableError: a character that some database can't keep.
+        SecretInInputError: a secret value that this process knows.
     """
     if not isinstance(value, str):
         raise InvalidFieldError(field, f"{type(value).__name__} is no text", "give a string")
@@ -52,6 +54,8 @@ def name(value: object, field: str, *, limit: int = NAME_LIMIT, empty: bool = Fa
     if not value.isprintable() and (bad := _CONTROL.search(value)):
         problem = f"character U+{ord(bad[0]):04X} at {bad.start()}"
         raise UnstorableError(field, problem, "use printable characters")
+    if withheld.scrub(value) != value:
+        raise SecretInInputError(field, "a secret's value", "name it by something else")
     if not value.isascii() and (size := len(value.encode())) > NAME_BYTES:
         raise TooLargeError(field, f"{size} bytes in UTF-8", f"at most {NAME_BYTES} are kept")
     return value
@@ -83,12 +87,14 @@ def unescape(value: str) -> str:
 def text(value: object, *, limit: int = TEXT_LIMIT) -> str:
     """Make any failure text storable: always possible, bounded, one line's worth of meaning.
 
-    Longer texts are cut at *limit* characters with a mark; what can't be stored is escaped reversibly.
+    Longer texts are cut at *limit* characters with a mark; what can't be stored is escaped reversibly; a secret value
+    that this process knows is replaced by its reference.
     """
     try:
         made = value if type(value) is str else str(value)
     except Exception:  # noqa: BLE001 - the text of a user's exception is user code
         made = f"<{type(value).__name__} without a text>"
+    made = withheld.scrub(made)  # before the cut: half a secret would not be found
     cut = made if len(made) <= limit else made[: limit - 1] + "…"
     return escape(cut)
 

@@ -9,7 +9,7 @@ from uuid import UUID
 import orjson
 from eventsourcing.persistence import Mapper, MapperDeserialisationError, StoredEvent, Transcoder
 
-from ..domain import events, log_events, queue, recovery
+from ..domain import events, log_events, queue, recovery, withheld
 from ..domain.errors import UnknownEventError
 from ..domain.snapshot import JobSnapshot
 
@@ -55,14 +55,18 @@ class OrjsonMapper(Mapper[UUID]):
         self._ids = ids
 
     def encode(self, event: Any, event_id: str) -> tuple[UUID, int, str, bytes]:
-        """Stream, version, topic and bytes of *event* under *event_id*."""
+        """Stream, version, topic and bytes of *event* under *event_id*.
+
+        Raises:
+            SecretInInputError: a secret value that this process knows stands in it.
+        """
         fields = vars(event).copy()
         stream_id, version = fields.pop("originator_id"), fields.pop("originator_version")
         fields["event_id"] = event_id
         cls = type(event)
         if (class_version := getattr(cls, "class_version", 1)) > 1:
             fields["class_version"] = class_version
-        return stream_id, version, cls.TOPIC, orjson.dumps(fields)
+        return stream_id, version, cls.TOPIC, withheld.refuse(orjson.dumps(fields), cls.TOPIC)
 
     def to_stored_event(self, domain_event: Any) -> StoredEvent:
         """As the library wants it; an event that has no id yet gets one, by which a lost answer is found again."""

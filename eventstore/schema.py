@@ -298,6 +298,17 @@ tokens = sa.Table(
     sqlite_with_rowid=False,
 )
 
+#: Secret values, sealed with a key that is not in the database; jobs hold the reference ``cred:NAME``.
+credentials = sa.Table(
+    "credentials",
+    metadata,
+    _col("tenant", Text, primary_key=True),
+    _col("name", Text, primary_key=True),
+    _col("sealed", sa.LargeBinary),
+    _col("updated_at", Big),
+    sqlite_with_rowid=False,
+)
+
 tree_tiles = sa.Table(
     "tree_tiles",
     metadata,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..domain.errors import InputError, RefusedError, StoreError
+from ..domain.withheld import scrub
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -24,7 +25,7 @@ class Fatal(OperationError):  # noqa: N818 - reads as a verdict where it is rais
     def __init__(self, code: str, text: str = "", **details: Any) -> None:
         said = ", ".join(f"{name}={value}" for name, value in details.items())
         super().__init__(": ".join(part for part in (code, text, said) if part))
-        self.code = code
+        self.code = scrub(code)
 
 
 class RetryLater(OperationError):  # noqa: N818 - reads as a wish where it is raised
@@ -43,7 +44,7 @@ class RetryLater(OperationError):  # noqa: N818 - reads as a wish where it is ra
         category: str = "provider",
     ) -> None:
         super().__init__(": ".join(part for part in (code, text) if part))
-        self.code, self.after, self.at, self.category = code, after, at, category
+        self.code, self.after, self.at, self.category = scrub(code), after, at, category
 
 
 class ProviderWaits(RetryLater):
@@ -64,7 +65,7 @@ class NeedsOperator(OperationError):  # noqa: N818 - reads as a state where it i
 
     def __init__(self, code: str, text: str = "") -> None:
         super().__init__(": ".join(part for part in (code, text) if part))
-        self.code = code
+        self.code = scrub(code)
 
 
 class UnknownKindError(RefusedError):

@@ -35,6 +35,7 @@ from .errors import (
     Stopped,
     UnknownKindError,
 )
+from .redaction import Redaction
 from .run import Run, SyncRun
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from .registry import Jobs, Operation
 
 logger = logging.getLogger(__name__)
+logger.addFilter(Redaction())  # texts and tracebacks of users' code
 
 #: Faults that an operator can plausibly mend: exhausted, they pause the job; a verdict about the input fails it.
 PAUSING: Final = frozenset({"provider", "network", "storage", "credential"})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import orjson
 
-from ..domain import storable
+from ..domain import storable, withheld
 from ..domain.errors import InvalidFieldError
 from ..eventstore.failpoint import failpoint
 from ..eventstore.mapper import evidence_of
@@ -57,7 +57,9 @@ def frozen(
             raise InvalidFieldError(
                 f"items of {name}", "two items have the same key", "give a key that tells them apart"
             )
-        chunks = [orjson.dumps(made[start : start + CHUNK]) for start in range(0, len(made), CHUNK)]
+        chunks = [
+            withheld.refuse(orjson.dumps(made[start : start + CHUNK]), name) for start in range(0, len(made), CHUNK)
+        ]
         yield lambda: log.store.put_list(held.job_id, name, chunks)
         failpoint("list.stored")
         yield from held.freezing_list(name, count=len(made), digest=_digest(chunks))

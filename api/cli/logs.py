@@ -6,6 +6,7 @@ import logging
 import sys
 from typing import Final
 
+from ...workers.redaction import Redaction
 from ..text import clean
 from .settings import current
 from .terminal import is_drawn
@@ -28,4 +29,5 @@ def start_logging(level: int) -> None:
     handler = logging.StreamHandler(sys.stderr)
     wipe = _WIPE if is_drawn(sys.stderr) else ""
     handler.setFormatter(_Formatter(f"{wipe}%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
+    handler.addFilter(Redaction())
     logging.basicConfig(level=logging.ERROR if current().quiet else level, handlers=[handler])

@@ -57,6 +57,7 @@ COMMANDS: Final[dict[str, dict[str, Entry]]] = {
         "projections": Entry("projections", "List, follow, rebuild and verify what is derived from the log."),
         "recovery": Entry("recovery", "Show what was taken back, tried again, given up, or reported; take in reports."),
         "tokens": Entry("tokens", "Create, list and revoke tokens of the service."),
+        "credentials": Entry("credentials", "Keep secret values for jobs, sealed; jobs say cred:NAME."),
         "epoch": Entry("epoch", "Accept a log that was restored or failed over."),
     },
 }

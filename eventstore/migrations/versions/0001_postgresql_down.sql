@@ -50,6 +50,8 @@ DROP TABLE events
 --;
 DROP TABLE due_jobs
 --;
+DROP TABLE credentials
+--;
 DROP TABLE consumers
 --;
 DROP FUNCTION joblog_append_0

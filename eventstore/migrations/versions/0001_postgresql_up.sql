@@ -6,6 +6,14 @@ CREATE TABLE consumers (
 	PRIMARY KEY (name)
 )
 --;
+CREATE TABLE credentials (
+	tenant TEXT COLLATE "C" NOT NULL, 
+	name TEXT COLLATE "C" NOT NULL, 
+	sealed BYTEA NOT NULL, 
+	updated_at BIGINT NOT NULL, 
+	PRIMARY KEY (tenant, name)
+)
+--;
 CREATE TABLE due_jobs (
 	generation BIGINT NOT NULL, 
 	job_id UUID NOT NULL, 

@@ -50,4 +50,6 @@ DROP TABLE events
 --;
 DROP TABLE due_jobs
 --;
+DROP TABLE credentials
+--;
 DROP TABLE consumers

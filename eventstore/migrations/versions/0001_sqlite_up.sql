@@ -7,6 +7,15 @@ CREATE TABLE consumers (
 )
  WITHOUT ROWID
 --;
+CREATE TABLE credentials (
+	tenant TEXT NOT NULL, 
+	name TEXT NOT NULL, 
+	sealed BLOB NOT NULL, 
+	updated_at INTEGER NOT NULL, 
+	PRIMARY KEY (tenant, name)
+)
+ WITHOUT ROWID
+--;
 CREATE TABLE due_jobs (
 	generation INTEGER NOT NULL, 
 	job_id BLOB NOT NULL, 
