@@ -9,7 +9,7 @@ from uuid import UUID
 import orjson
 from eventsourcing.persistence import Mapper, MapperDeserialisationError, StoredEvent, Transcoder
 
-from ..domain import events, log_events, queue, recovery, withheld
+from ..domain import events, log_events, queue, recovery, security, withheld
 from ..domain.errors import UnknownEventError
 from ..domain.snapshot import JobSnapshot
 
@@ -18,7 +18,14 @@ if TYPE_CHECKING:
 
     from ..domain.ports import Ids
 
-_ALL: Final[tuple[type[Any], ...]] = (*events.ALL, *queue.ALL, *log_events.ALL, *recovery.ALL, JobSnapshot)
+_ALL: Final[tuple[type[Any], ...]] = (
+    *events.ALL,
+    *queue.ALL,
+    *log_events.ALL,
+    *recovery.ALL,
+    *security.ALL,
+    JobSnapshot,
+)
 _CLASSES: Final[dict[str, type[Any]]] = {cls.TOPIC: cls for cls in _ALL}
 
 

@@ -47,7 +47,7 @@ _EMPTY: Final[dict[str, Any]] = {
     "tenant": "",
 }
 #: Reasons whose text may name what a guard refused: that belongs to the security stream, here stands the category.
-GENERIC: Final = frozenset({"egress-refused", "address-refused", "ssrf-refused"})
+GENERIC: Final = frozenset({"destination-refused", "egress-refused", "address-refused", "ssrf-refused"})
 
 
 def fold(state: State | None, happened: Happened) -> Folded:

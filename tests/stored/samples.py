@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from joblog.domain import events, log_events, queue, recovery
+from joblog.domain import events, log_events, queue, recovery, security
 from joblog.domain.snapshot import JobSnapshot
 from joblog.eventstore.mapper import OrjsonMapper, OrjsonTranscoder
 
@@ -60,6 +60,7 @@ VALUES: dict[str, Any] = {
     "key": "2030-01",
     "kind": "import",
     "lease_until": NOW + timedelta(seconds=30),
+    "missed": 4,
     "name": "rows",
     "next_attempt_at": NOW + timedelta(seconds=1.25),
     "not_before": LATER,
@@ -77,6 +78,7 @@ VALUES: dict[str, Any] = {
     "reason": "rate-limited",
     "reclaimed_by": "worker-2",
     "reclaims": 1,
+    "refusal": "address",
     "refused": 2,
     "request_id": "request-1",
     "result": {"rows": 9},
@@ -152,7 +154,7 @@ STATE: dict[str, Any] = {
     "wish": "pause",
 }
 
-CLASSES: tuple[type[Any], ...] = (*events.ALL, *queue.ALL, *log_events.ALL, *recovery.ALL, JobSnapshot)
+CLASSES: tuple[type[Any], ...] = (*events.ALL, *queue.ALL, *log_events.ALL, *recovery.ALL, *security.ALL, JobSnapshot)
 
 
 def sample(cls: type[Any]) -> Any:

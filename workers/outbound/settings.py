@@ -10,6 +10,7 @@ from .client import OutboundClient
 from .credential import Credential
 from .guard import Guard
 from .secrets import Secrets
+from .security import SecurityStream, logger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,13 +23,19 @@ CA_FILE: Final = "JOBLOG_OUTBOUND_CA"  #: a private authority, besides the syste
 
 
 def client_for(log: JobLog, environ: Mapping[str, str], **options: Any) -> OutboundClient:
-    """A client with the rules of *environ*; what it opens inside is written to the security log.
+    """A client with the rules of *environ*; what it opens inside is said in the log of the process.
+
+    *options*: of ``OutboundClient``, and ``actor``: who is named beside a refusal, such as ``run.job_id``.
 
     Raises:
         InvalidFieldError: a setting that can't be read.
     """
     guard = Guard.made(allow=_parts(environ, ALLOW, ";"), own=_parts(environ, OWN, ","))
     ca_file = Path(environ[CA_FILE]) if environ.get(CA_FILE) else None
+    for opening in guard.openings:
+        addresses, ports = ", ".join(map(str, opening.networks)), ", ".join(map(str, sorted(opening.ports)))
+        logger.info("opened inside: %s at %s, ports %s", opening.host, addresses, ports)
+    options.setdefault("report", SecurityStream(log, options.pop("actor", "")))
     return OutboundClient(guard=guard, now=log.now, ca_file=ca_file, scrub=withheld.scrub, **options)
 
 
