@@ -566,11 +566,11 @@ class MemoryStore:
             found = [self._lease_row(job, lease) for job, lease in self._leases.items() if not self._is_live(lease)]
         return sorted(found, key=lambda row: row.lease_until)[:limit]
 
-    def held_by_others(self, worker: str, limit: int) -> list[LeaseRow]:
+    def held_by_others(self, presence: str, limit: int) -> list[LeaseRow]:
         """See ``Store``."""
         with self._lock:
             found = [self._lease_row(job, lease) for job, lease in self._leases.items()]
-        return [row for row in found if row.presence and row.worker != worker][:limit]
+        return [row for row in found if row.presence not in ("", presence)][:limit]
 
     def promote(self, limit: int) -> tuple[int, int | None]:
         """See ``Store``."""
@@ -682,7 +682,7 @@ class MemoryStore:
 
     # -- for workers -------------------------------------------------------------------------------------------------
 
-    def outlook(self, queues: Sequence[str], worker: str) -> Outlook:
+    def outlook(self, queues: Sequence[str], presence: str = "") -> Outlook:
         """One look at what there is to do."""
         with self._lock:
             rows = self._rows()
@@ -691,7 +691,7 @@ class MemoryStore:
             due = min((row["due_at"] for row in waiting), default=None)
             end = min((lease["until"] for lease in self._leases.values()), default=None)
             wakes, rebooted = bool(self._free_keys()), any(e["boot"] != self.boot_id() for e in self._leases.values())
-            others = sum(bool(lease["presence"]) and lease["worker"] != worker for lease in self._leases.values())
+            others = sum(lease["presence"] not in ("", presence) for lease in self._leases.values())
         next_due = 0.0 if wakes else None if due is None else (due - self.now()) / 1_000_000
         next_end = 0.0 if rebooted else None if end is None else (end - self.lease_now()) / 1_000_000
         return Outlook(ready, next_due, next_end, others, outbox=False)

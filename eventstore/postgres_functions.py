@@ -264,7 +264,7 @@ BEGIN
 END $$;
 """,
     """
-CREATE OR REPLACE FUNCTION joblog_outlook_{p}(p_queues text[], p_worker text) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION joblog_outlook_{p}(p_queues text[], p_presence text) RETURNS TABLE (
   found boolean, due bigint, lease_end bigint, others bigint, live bigint, clock bigint, box boolean, wakes boolean,
   rebooted boolean
 ) LANGUAGE plpgsql {settings} AS $$
@@ -275,7 +275,7 @@ BEGIN
     (SELECT j.due_at FROM jobs_{p} j WHERE j.ready = 0 AND j.blocked = 0 AND j.status IN ('queued', 'waiting')
      ORDER BY j.due_at LIMIT 1),
     (SELECT min(l.lease_until) FROM leases l),
-    (SELECT count(*) FROM leases l WHERE l.presence <> '' AND l.worker <> p_worker),
+    (SELECT count(*) FROM leases l WHERE l.presence <> '' AND l.presence <> p_presence),
     (SELECT s.generation FROM log_state s WHERE s.id = 1),
     joblog_now(),
     EXISTS (SELECT 1 FROM outbox),

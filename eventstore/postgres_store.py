@@ -452,13 +452,13 @@ class PostgresStore(SqlStore):
         )
         return [self._lease_row(row) for row in self.sql_rows(sql, (limit,))]
 
-    def held_by_others(self, worker: str, limit: int) -> list[LeaseRow]:
+    def held_by_others(self, presence: str, limit: int) -> list[LeaseRow]:
         """See ``Store``."""
         sql = (
             "SELECT job_id, epoch, token, worker, lease_until, boot_id, presence FROM leases "
-            "WHERE presence <> '' AND worker <> %s LIMIT %s"
+            "WHERE presence <> '' AND presence <> %s LIMIT %s"
         )
-        return [self._lease_row(row) for row in self.sql_rows(sql, (worker, limit))]
+        return [self._lease_row(row) for row in self.sql_rows(sql, (presence, limit))]
 
     def promote(self, limit: int) -> tuple[int, int | None]:
         """See ``Store``."""
@@ -481,9 +481,9 @@ class PostgresStore(SqlStore):
         failpoint("promote.after_commit")
         return woken + promoted, rest
 
-    def _look(self, parity: int, queues: Sequence[str], worker: str) -> tuple[Any, ...]:
+    def _look(self, parity: int, queues: Sequence[str], presence: str) -> tuple[Any, ...]:
         found: tuple[Any, ...] = self.sql_rows(
-            f"SELECT * FROM joblog_outlook_{parity}(%s, %s)", (list(queues), worker)
+            f"SELECT * FROM joblog_outlook_{parity}(%s, %s)", (list(queues), presence)
         )[0]
         return found
 

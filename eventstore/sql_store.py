@@ -379,16 +379,16 @@ class SqlStore:
         found = self.rows(self.statements.queues, {})
         return {q: {"paused": bool(p), "slots": slots, "generation": g} for q, p, slots, g in found}
 
-    def outlook(self, queues: Sequence[str], worker: str) -> Outlook:
+    def outlook(self, queues: Sequence[str], presence: str = "") -> Outlook:
         """One look at what there is to do; see ``Store``."""
-        values = self._look(self._live % 2, queues, worker)
+        values = self._look(self._live % 2, queues, presence)
         found, due, end, others, self._live, now, box, wakes, rebooted = values
         now, lease_now = (self.now(), self.lease_now()) if now is None else (now, now)
         next_due = 0.0 if wakes else None if due is None else (due - now) / 1_000_000
         next_end = 0.0 if rebooted else None if end is None else (end - lease_now) / 1_000_000
         return Outlook(bool(found), next_due, next_end, others, bool(box))
 
-    def _look(self, parity: int, queues: Sequence[str], worker: str) -> tuple[Any, ...]:
+    def _look(self, parity: int, queues: Sequence[str], presence: str) -> tuple[Any, ...]:
         """What ``outlook`` is made of, in one statement; the store's clock where it is the database's."""
         raise NotImplementedError
 

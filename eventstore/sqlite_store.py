@@ -622,25 +622,25 @@ class SqliteStore(SqlStore):
         )
         return [self._lease_row(row) for row in self.sql_rows(sql, (self.lease_now(), self.boot_id(), limit))]
 
-    def held_by_others(self, worker: str, limit: int) -> list[LeaseRow]:
+    def held_by_others(self, presence: str, limit: int) -> list[LeaseRow]:
         """See ``Store``."""
         sql = (
             "SELECT job_id, epoch, token, worker, lease_until, boot_id, presence FROM leases "
-            "WHERE presence <> '' AND worker <> ? LIMIT ?"
+            "WHERE presence <> '' AND presence <> ? LIMIT ?"
         )
-        return [self._lease_row(row) for row in self.sql_rows(sql, (worker, limit))]
+        return [self._lease_row(row) for row in self.sql_rows(sql, (presence, limit))]
 
-    def _look(self, parity: int, queues: Sequence[str], worker: str) -> tuple[Any, ...]:
+    def _look(self, parity: int, queues: Sequence[str], presence: str) -> tuple[Any, ...]:
         jobs = f"FROM jobs_{parity} INDEXED BY jobs_{parity}"  # each index is named: one plan, whatever the statistics
         ready = " OR ".join(f"EXISTS (SELECT 1 {jobs}_claim WHERE ready = 1 AND queue = ?)" for _ in queues)
         waiting = f"{jobs}_due WHERE ready = 0 AND blocked = 0 AND status IN ('queued', 'waiting')"
         sql = (
             f"SELECT ({ready or 0}), (SELECT due_at {waiting} ORDER BY due_at LIMIT 1), "
-            "(SELECT min(lease_until) FROM leases), (SELECT count(*) FROM leases WHERE presence <> '' AND worker <> ?), "
+            "(SELECT min(lease_until) FROM leases), (SELECT count(*) FROM leases WHERE presence <> '' AND presence <> ?), "
             "(SELECT generation FROM log_state WHERE id = 1), NULL, EXISTS (SELECT 1 FROM outbox), "
             f"EXISTS ({FREE_KEYS.format(p=parity)}), EXISTS (SELECT 1 FROM leases WHERE boot_id <> ?)"
         )
-        found: tuple[Any, ...] = self.sql_rows(sql, (*queues, worker, self.boot_id()))[0]
+        found: tuple[Any, ...] = self.sql_rows(sql, (*queues, presence, self.boot_id()))[0]
         return found
 
     def free_keys(self, parity: int) -> list[str]:

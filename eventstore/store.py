@@ -89,7 +89,7 @@ class Outlook(NamedTuple):
     ready: bool  #: some job of these queues may be claimed now
     next_due: float | None  #: seconds until the next instant that waits; 0 or less: promote
     next_end: float | None  #: seconds until the first lease ends; 0 or less: expire
-    others: int  #: leases of other workers that have a presence file
+    others: int  #: leases of others that have a presence file
     outbox: bool  #: something was submitted inside an application's transaction
 
 
@@ -279,8 +279,11 @@ class Store(Protocol):
     def expired(self, limit: int) -> list[LeaseRow]:
         """Leases whose end has passed by the store's clock, or of another boot."""
 
-    def held_by_others(self, worker: str, limit: int) -> list[LeaseRow]:
-        """Leases with a presence file, not of *worker*: candidates for a proof of death."""
+    def held_by_others(self, presence: str, limit: int) -> list[LeaseRow]:
+        """Leases with a presence file, not *presence*: candidates for a proof of death.
+
+        Names don't tell: a worker that is started again may have that of the one that died.
+        """
 
     def promote(self, limit: int) -> tuple[int, int | None]:
         """Make jobs ready whose instant has come, or whose exclusive key is free; returns how many, and the next instant."""
@@ -329,7 +332,7 @@ class Store(Protocol):
 
     # -- for workers
 
-    def outlook(self, queues: Sequence[str], worker: str) -> Outlook:
+    def outlook(self, queues: Sequence[str], presence: str = "") -> Outlook:
         """One look at what there is to do."""
 
     def has_suspects(self, queues: Sequence[str], crashes: int) -> bool:

@@ -149,7 +149,7 @@ class Worker:
     def _look(self) -> tuple[list[Held], float]:
         """One look at the store, and what follows from it; returns new jobs and how long to wait for the next look."""
         settings, log = self.settings, self.log
-        outlook = log.store.outlook(settings.queues, self.name)
+        outlook = log.store.outlook(settings.queues, self._mine)
         waits = [settings.poll_seconds]
         if outlook.outbox:
             log.drain_outbox()
@@ -214,6 +214,10 @@ class Worker:
 
     _suspects_wait = False
 
+    @property
+    def _mine(self) -> str:
+        return self._presence.text if self._presence is not None else ""
+
     def _look_at_others(self) -> None:
         """Take back the jobs of workers on this host that are proven dead."""
         now = self.log.clock.monotonic()
@@ -222,7 +226,7 @@ class Worker:
         self._next_look = now + LOOK_AT_OTHERS / 2
         boot = self.log.clock.boot_id()
         dead: dict[str, bool] = {}
-        for lease in self.log.store.held_by_others(self.name, 1000):
+        for lease in self.log.store.held_by_others(self._mine, 1000):
             if lease.presence not in dead:
                 dead[lease.presence] = presence.is_dead(lease.presence, boot)
             if dead[lease.presence]:

@@ -164,7 +164,7 @@ def _stop_when_idle(log: JobLog, worker: Worker, queues: tuple[str, ...]) -> Non
     while quiet < _QUIET_LOOKS:
         tick.wait(_LOOK_SECONDS)
         try:
-            outlook = log.store.outlook(queues, worker.name)
+            outlook = log.store.outlook(queues)
             running = inspection.leases_by_queue(log.store)
         except StoreError:  # the worker itself waits until the database is back
             quiet = 0

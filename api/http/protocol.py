@@ -39,7 +39,7 @@ def _claim(call: Call) -> tuple[list[dict[str, Any]], float]:
     """One look: keep house as every worker does, then claim.  Also how long until a look may find more."""
     log, body = call.log, call.body
     asked_at = log.clock.monotonic()
-    outlook = log.store.outlook(body.queues, body.worker)
+    outlook = log.store.outlook(body.queues)
     if outlook.outbox:
         log.drain_outbox()
     if outlook.next_end is not None and outlook.next_end <= 0:

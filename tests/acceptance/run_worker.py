@@ -13,7 +13,9 @@ from joblog.workers.operations import builtin
 from joblog.workers.worker import Worker, WorkerSettings
 from tests.acceptance.app import jobs
 
-LEASES = LeasePolicy(lease=timedelta(seconds=2), heartbeat=timedelta(seconds=0.5))
+#: Short, so that tests need not wait; long where the end of the lease must not be what frees a job.
+LEASE = timedelta(seconds=float(os.environ.get("WORKER_LEASE", "2")))
+LEASES = LeasePolicy(lease=LEASE, heartbeat=LEASE / 4)
 
 
 def arm(point: str, nth: int) -> None:
@@ -31,7 +33,7 @@ def arm(point: str, nth: int) -> None:
 def main() -> None:
     url, *rest = sys.argv[1:]
     with JobLog.open(url, leases=LEASES) as log:
-        settings = WorkerSettings(slots=4, poll_seconds=0.5, grace_seconds=2.0)
+        settings = WorkerSettings(os.environ.get("WORKER_NAME"), slots=4, poll_seconds=0.5, grace_seconds=2.0)
         worker = Worker(log, jobs.merged(builtin()), settings)
         signal.signal(signal.SIGTERM, lambda *_: worker.stop())
         signal.signal(signal.SIGINT, lambda *_: worker.stop(now=True))

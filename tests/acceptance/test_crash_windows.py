@@ -111,7 +111,8 @@ def test_a_list_of_items_never_moves(site: Site, point: str) -> None:
     assert set(site.effects()) == wanted
 
 
-def test_crw_13_a_reclaim_is_recorded_once_with_who_died(site: Site) -> None:
+def test_crw_13_a_reclaim_is_recorded_once_with_who_died(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORKER_LEASE", "600")
     job_id = site.submit("steps")
     assert workers.dies(site.url, "unit.after_effect", 2)
 

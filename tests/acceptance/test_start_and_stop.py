@@ -5,7 +5,10 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+import pytest
+
 from joblog import Actor
+from joblog.domain.events import LeaseExpired
 from joblog.domain.status import Status
 from tests.acceptance import workers
 from tests.acceptance.conftest import Site
@@ -41,6 +44,21 @@ def test_stu_02_two_replicas_that_start_together_reclaim_a_job_once(site: Site) 
     topics = site.topics(job_id)
     assert topics.count("lease-expired") == 1
     assert topics.index("lease-expired") < len(topics) - 1 - topics[::-1].index("unit-completed")
+
+
+def test_a_worker_that_is_started_again_under_its_own_name_needs_no_lease_to_end(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORKER_NAME", "host-1")
+    monkeypatch.setenv("WORKER_LEASE", "600")
+    job_id = site.submit("steps")
+    assert workers.dies(site.url, "unit.recorded", 2)
+
+    site.finish(job_id)
+
+    events = site.log.mapper.decode_all(job_id, site.log.store.read(job_id))
+    [one] = [event for event in events if isinstance(event, LeaseExpired)]
+    assert (one.cause, one.worker, one.reclaimed_by) == ("holder-died", "host-1", "host-1")
 
 
 def test_shd_01_stu_05_sigterm_gives_the_job_back_at_its_boundary(site: Site) -> None:

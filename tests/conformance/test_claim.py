@@ -315,7 +315,7 @@ def test_the_outlook_tells_what_there_is_to_do(backend: Backend, log: JobLog) ->
     claim(log, presence="here")
     backend.clock.move(6)
 
-    assert log.store.outlook(["default"], "w") == (False, -1.0, LEASE - 6.0, 0, False)
+    assert log.store.outlook(["default"], "here") == (False, -1.0, LEASE - 6.0, 0, False)
     assert log.store.outlook(["none"], "other").others == 1
 
 

@@ -253,8 +253,8 @@ def test_leases_of_others_with_a_presence_are_listed(log: JobLog) -> None:
     [mine] = claim(log, "ada", presence="file-1")
     claim(log, "bob", queues=["q"])
 
-    assert [lease.job_id for lease in log.store.held_by_others("bob", 10)] == [mine.job_id]
-    assert log.store.held_by_others("ada", 10) == []
+    assert [lease.job_id for lease in log.store.held_by_others("file-2", 10)] == [mine.job_id]
+    assert log.store.held_by_others("file-1", 10) == []
     lease = log.store.lease(mine.job_id)
     assert lease is not None
     assert lease.presence == "file-1"

@@ -702,7 +702,7 @@ BEGIN
       SELECT 1 FROM leases l WHERE l.exclusive_key = w.key AND l.exclusive_key <> '' OFFSET 0);
 END $$;
 --;
-CREATE OR REPLACE FUNCTION joblog_outlook_0(p_queues text[], p_worker text) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION joblog_outlook_0(p_queues text[], p_presence text) RETURNS TABLE (
   found boolean, due bigint, lease_end bigint, others bigint, live bigint, clock bigint, box boolean, wakes boolean,
   rebooted boolean
 ) LANGUAGE plpgsql 
@@ -715,7 +715,7 @@ BEGIN
     (SELECT j.due_at FROM jobs_0 j WHERE j.ready = 0 AND j.blocked = 0 AND j.status IN ('queued', 'waiting')
      ORDER BY j.due_at LIMIT 1),
     (SELECT min(l.lease_until) FROM leases l),
-    (SELECT count(*) FROM leases l WHERE l.presence <> '' AND l.worker <> p_worker),
+    (SELECT count(*) FROM leases l WHERE l.presence <> '' AND l.presence <> p_presence),
     (SELECT s.generation FROM log_state s WHERE s.id = 1),
     joblog_now(),
     EXISTS (SELECT 1 FROM outbox),
@@ -971,7 +971,7 @@ BEGIN
       SELECT 1 FROM leases l WHERE l.exclusive_key = w.key AND l.exclusive_key <> '' OFFSET 0);
 END $$;
 --;
-CREATE OR REPLACE FUNCTION joblog_outlook_1(p_queues text[], p_worker text) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION joblog_outlook_1(p_queues text[], p_presence text) RETURNS TABLE (
   found boolean, due bigint, lease_end bigint, others bigint, live bigint, clock bigint, box boolean, wakes boolean,
   rebooted boolean
 ) LANGUAGE plpgsql 
@@ -984,7 +984,7 @@ BEGIN
     (SELECT j.due_at FROM jobs_1 j WHERE j.ready = 0 AND j.blocked = 0 AND j.status IN ('queued', 'waiting')
      ORDER BY j.due_at LIMIT 1),
     (SELECT min(l.lease_until) FROM leases l),
-    (SELECT count(*) FROM leases l WHERE l.presence <> '' AND l.worker <> p_worker),
+    (SELECT count(*) FROM leases l WHERE l.presence <> '' AND l.presence <> p_presence),
     (SELECT s.generation FROM log_state s WHERE s.id = 1),
     joblog_now(),
     EXISTS (SELECT 1 FROM outbox),
