@@ -246,6 +246,18 @@ class ConsumerMovedError(RefusedError):
     code = "consumer-moved"
 
 
+class DamagedExportError(RefusedError):
+    """An export or a backup that is not whole, or not what its manifest says."""
+
+    code = "damaged-export"
+
+
+class StoreNotEmptyError(RefusedError):
+    """Only an empty log takes an export in."""
+
+    code = "store-not-empty"
+
+
 class ForbiddenError(RefusedError):
     """The actor may not do this (any more)."""
 

@@ -57,6 +57,11 @@ FOLLOWER_POINTS: Final = (
     "consumer.before",
     "consumer.before_commit",
     "consumer.after",
+    "export.chunk",
+    "export.written",
+    "export.published",
+    "import.before_commit",
+    "import.after_commit",
 )
 
 #: Points of the workers, which run on top of the log.

@@ -89,7 +89,7 @@ class Rebuilds:
         """Put *rows* into the new generation and move its position, in one transaction."""
         with self._writing() as cursor:
             self._check_owner(cursor, generation, owner)
-            self._write(cursor, generation % 2, rows)
+            self.write_rows(cursor, generation % 2, rows)
             self._mark(cursor, generation, position, owner, self._store.now() + micros)
         failpoint("rebuild.batch")
 
@@ -98,7 +98,8 @@ class Rebuilds:
         if found is None or found[2] != owner or found[0] != generation:
             raise RebuildRunningError("this rebuild was taken over by another process")
 
-    def _write(self, cursor: Any, parity: int, rows: Sequence[RowChange]) -> None:
+    def write_rows(self, cursor: Any, parity: int, rows: Sequence[RowChange]) -> None:
+        """Put *rows* into a generation."""
         for change in rows:
             if change.is_new:
                 self._store.statements.insert_job[parity].run(cursor, change.row)
@@ -125,7 +126,7 @@ class Rebuilds:
             everything = {"after": position, "upto": None, "count": 2**31 - 1}
             found = statements.log(upto=False, topics=0).run(cursor, everything).fetchall()
             tail = [LoggedEvent(row[0], self._store.from_id(row[1]), *row[2:]) for row in found]
-            self._write(cursor, generation % 2, fold(tail))
+            self.write_rows(cursor, generation % 2, fold(tail))
             self._switch.run(cursor, {"b_old": generation - 1, "new": generation})
             if cursor.rowcount != 1:
                 raise RebuildRunningError("another rebuild was switched in meanwhile")

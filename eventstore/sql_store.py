@@ -481,6 +481,10 @@ class SqlStore:
         """See ``Store``."""
         return self._rebuilds.switch(generation, position, owner, fold)
 
+    def write_rows(self, cursor: Any, parity: int, rows: Sequence[RowChange]) -> None:
+        """Put *rows* into a generation of the job table, in an open transaction."""
+        self._rebuilds.write_rows(cursor, parity, rows)
+
     def rebuild_drop_old(self) -> None:
         """See ``Store``."""
         self._rebuilds.drop_old()

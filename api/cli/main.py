@@ -52,6 +52,8 @@ COMMANDS: Final[dict[str, dict[str, Entry]]] = {
     "Care": {
         "verify": Entry("verify", "Check that no event was changed, removed, moved or slipped in."),
         "heads": Entry("heads", "Sign the log, and list what was signed."),
+        "export": Entry("export", "Write the log, or a range of it, into a file that can be checked anywhere."),
+        "import-log": Entry("export", "Fill an empty log with an export."),
         "doctor": Entry("doctor", "Check the database, the log and the workers."),
         "migrate": Entry("schema", "Bring the schema to this version, or check it."),
         "projections": Entry("projections", "List, follow, rebuild and verify what is derived from the log."),
@@ -78,7 +80,9 @@ class Overview(click.Group):
         entry = _ENTRIES.get(cmd_name)
         if entry is None:
             return None
-        command: click.Command = getattr(import_module(f".{entry.module}", __package__), f"{cmd_name}_command")
+        command: click.Command = getattr(
+            import_module(f".{entry.module}", __package__), f"{cmd_name.replace('-', '_')}_command"
+        )
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -31,36 +31,58 @@ _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 @click.option("--from", "first", type=click.IntRange(min=1), metavar="POSITION", help="Only from here on.")
 @click.option("--to", "last", type=click.IntRange(min=1), metavar="POSITION", help="Only up to here.")
 @click.option("--job", default="", metavar="ID", help="Only the events of this job.")
+@click.option("--file", type=_FILE, metavar="EXPORT", help="An exported file instead of the log; no database is asked.")
 @click.option("--head", "heads", type=_FILE, multiple=True, metavar="FILE", help="Heads that were kept elsewhere.")
 @click.option(
     "--key", default="", envvar="JOBLOG_VERIFY_KEY", metavar="KEY", help="The public key of the heads, or its file."
 )
 @shared_options()
-def verify_command(*, first: int | None, last: int | None, job: str, heads: tuple[Path, ...], key: str) -> Exit:
+def verify_command(
+    *, first: int | None, last: int | None, job: str, file: Path | None, heads: tuple[Path, ...], key: str
+) -> Exit:
     """Check that no event was changed, removed, moved or slipped in.
 
     Ends with 5 if one was.  The tree of hashes that lies beside the log finds what was changed after it was seen.  Only a
     head that was kept elsewhere (--head), or signed under a key that is not in the database (--key), also finds who
     changed both.
     """
-    from ...projections.proof import check, part
-
     verifier = public_key(key)
-    with open_log(reading=True) as log:
-        known, forged = known_heads(log, heads, verifier)
-        if job:
-            report = part.check_job(log.store, find_job(log, job), known)
-        elif first is not None or last is not None:
-            report = part.check_range(log.store, first or 1, last or log.store.head(), known)
-        else:
-            progress = Progress("verifying")
-            report = check.check_log(
-                log.store, known, report=lambda done, end: progress.update(Measure(done, end, "event"))
-            )
-            progress.end()
+    if file is not None:
+        report, known, forged = _of_file(file, heads, verifier)
+    else:
+        with open_log(reading=True) as log:
+            known, forged = known_heads(log, heads, verifier)
+            report = _of_log(log, known, job=job, first=first, last=last)
     for text in forged:
         report.add("signature", 0, 0, text)
     return tell(report, "\n".join(_sentences(report, known)))
+
+
+def _of_log(log: JobLog, known: list[KnownHead], *, job: str, first: int | None, last: int | None) -> Report:
+    from ...projections.proof import check, part
+
+    if job:
+        return part.check_job(log.store, find_job(log, job), known)
+    if first is not None or last is not None:
+        return part.check_range(log.store, first or 1, last or log.store.head(), known)
+    progress = Progress("verifying")
+    report = check.check_log(log.store, known, report=lambda done, end: progress.update(Measure(done, end, "event")))
+    progress.end()
+    return report
+
+
+def _of_file(file: Path, heads: Sequence[Path], verifier: Verifier | None) -> tuple[Report, list[KnownHead], list[str]]:
+    from ...projections.proof.notes import SignedHead, parsed
+    from ...projections.transfer.manifest import Manifest, manifest_of
+    from ...projections.transfer.offline import check_export
+
+    manifest = Manifest.load(manifest_of(file))
+    inside = [("manifest's", SignedHead(parsed(note)[0], note)) for note in manifest.heads]
+    known, forged = judged([*(("kept", one) for one in kept(heads)), *inside], verifier)
+    progress = Progress("verifying")
+    report = check_export(file, known, report=lambda done, end: progress.update(Measure(done, end, "event")))
+    progress.end()
+    return report, known, forged
 
 
 def public_key(text: str) -> Verifier | None:
@@ -127,7 +149,7 @@ def _sentences(report: Report, known: Sequence[KnownHead]) -> list[str]:
         size = max((one.head.size for one in known), default=report.tree)
         lines.append(
             f"self-consistent up to {size:,}, {counted(report.end - size, 'event')} not yet signed; "
-            "nothing from outside the database speaks for it: give --head or --key"
+            "nothing from outside speaks for it: give --head or --key"
         )
     return lines
 
