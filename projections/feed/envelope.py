@@ -1,7 +1,7 @@
-"""Events as CloudEvents 1.0, for consumers that have a library for them.
+"""Events as CloudEvents 1.0, for consumers that have a library for them; the same as the service sends.
 
-``data`` is the stored JSON.  ``id`` is the event's own and stays the same wherever it is read again; ``sequence`` (an
-extension of CloudEvents) orders as text.  Positions are text too: an integer of CloudEvents has 32 bits.
+``id`` is the event's own and stays the same wherever it is read again; ``sequence`` (an extension of CloudEvents) orders as
+text.  Numbers are text too: an integer of CloudEvents has 32 bits.
 """
 
 from __future__ import annotations
@@ -15,28 +15,26 @@ if TYPE_CHECKING:
 
     from ...eventstore.store import LoggedEvent
 
-CONTENT_TYPE: Final = "application/cloudevents+json"
-BATCH_TYPE: Final = "application/cloudevents-batch+json"
-_DIGITS: Final = 19
+_DIGITS: Final = 20
+_OWN: Final = ("event_id", "timestamp", "class_version")  #: of an event's envelope, not its data
 
 
 def cloud_event(event: LoggedEvent, store_id: UUID, epoch: int) -> dict[str, Any]:
     """The envelope around one event, also around one that this code does not know."""
-    data = orjson.loads(event.state)
-    said = data if isinstance(data, dict) else {}
+    data: Any = orjson.loads(event.state)
+    own = {name: data.pop(name, None) for name in _OWN} if isinstance(data, dict) else {}
     made = {
         "specversion": "1.0",
-        "id": said.get("event_id") or f"{event.stream_id}/{event.version}",
-        "source": f"urn:uuid:{store_id}",
+        "id": own.get("event_id") or f"{event.stream_id}/{event.version}",
+        "source": f"/joblog/{store_id}",
         "type": event.topic,
         "subject": str(event.stream_id),
         "datacontenttype": "application/json",
         "sequence": f"{event.position:0{_DIGITS}}",
-        "position": str(event.position),
-        "streamversion": str(event.version),
         "epoch": str(epoch),
+        "version": str(event.version),
         "data": data,
     }
-    if isinstance(said.get("timestamp"), str):
-        made["time"] = said["timestamp"]
+    if (at := own.get("timestamp")) is not None:
+        made["time"] = str(at).replace("+00:00", "Z")
     return made

@@ -282,12 +282,23 @@ def test_a_cloud_event_says_all_that_was_stored(backend: Backend) -> None:
 
     made = cloud_event(event, store_id, 1)
 
-    assert made["specversion"] == "1.0"
-    assert (made["source"], made["type"], made["subject"]) == (f"urn:uuid:{store_id}", event.topic, str(job_id))
-    assert (made["sequence"], made["position"], made["streamversion"]) == ("0000000000000000001", "1", "1")
-    assert made["id"] == made["data"]["event_id"]
-    assert made["time"] == made["data"]["timestamp"]
+    assert (made["specversion"], made["source"]) == ("1.0", f"/joblog/{store_id}")
+    assert (made["type"], made["subject"]) == (event.topic, str(job_id))
+    assert (made["sequence"], made["epoch"], made["version"]) == ("00000000000000000001", "1", "1")
+    assert made["id"] in event.state.decode()
+    assert made["data"]["key"] == "k"
     assert all(name.isalnum() and name.islower() for name in made)
+
+
+def test_the_service_sends_the_same_envelope(backend: Backend) -> None:
+    from joblog.api.http.feed import cloud_event as of_service
+
+    log = backend.open()
+    submit(log, "k")
+    [event] = whole_log(log.store)
+    store_id = log.store.state().store_id
+
+    assert cloud_event(event, store_id, 1) == of_service(event, f"/joblog/{store_id}", 1)
 
 
 def test_an_event_of_unknown_form_has_an_envelope_too(backend: Backend) -> None:
