@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ..domain import events as e
-from ..domain import log_events, queue
+from ..domain import gate, log_events, queue
 from .text import clean, clock_time
 
 if TYPE_CHECKING:
@@ -77,6 +77,16 @@ def _released(event: e.LeaseReleased, now: datetime) -> str:
     return _RELEASES.get(event.cause, f"handed back ({event.cause})").format(due=clock_time(event.due_at, now))
 
 
+def _gate_awaited(event: e.GateAwaited, now: datetime) -> str:
+    turn = f", from its turn at {clock_time(event.due_at, now)} on" if event.due_at > event.timestamp else ""
+    return f"waits without a worker until gate {event.gate} lets it through{turn}"
+
+
+def _gate_limited(event: gate.GateLimited, _: datetime) -> str:
+    slots = "any number of requests pass" if event.slots is None else f"{event.slots:,} requests pass"
+    return f"gate {event.gate}: {slots} at once, {event.spacing / 1_000_000:g} s apart, says {event.actor}"
+
+
 def _checkpoint(event: e.CheckpointAdvanced, _: datetime) -> str:
     tallies = ", ".join(f"{name} {count:,}" for name, count in (event.tallies or {}).items())
     return f"checkpoint {event.sequence:,}{_because(tallies)}"
@@ -102,6 +112,7 @@ _SENTENCES: Final[dict[type[Any], Callable[[Any, datetime], str]]] = {
     e.UnitSkipped: lambda event, _: f"unit {event.unit} skipped ({event.code}){_because(event.text)}",
     e.CheckpointAdvanced: _checkpoint,
     e.LeaseReleased: _released,
+    e.GateAwaited: _gate_awaited,
     e.LeaseExpired: _lease_expired,
     e.RetryScheduled: _retry_scheduled,
     e.PauseRequested: lambda event, _: f"{event.actor} asked for a pause{_because(event.text)}",
@@ -119,5 +130,10 @@ _SENTENCES: Final[dict[type[Any], Callable[[Any, datetime], str]]] = {
     queue.BulkFinished: lambda event, _: (
         f"queue {event.queue}: {event.done:,} jobs done, {event.refused:,} had moved on"
     ),
+    gate.GateLimited: _gate_limited,
+    gate.GateClosed: lambda event, now: (
+        f"gate {event.gate} closed until {clock_time(event.until, now)} by {event.actor}{_because(event.text)}"
+    ),
+    gate.GateOpened: lambda event, _: f"gate {event.gate} opened by {event.actor}{_because(event.text)}",
     log_events.EpochRaised: lambda event, _: f"epoch {event.epoch} begins, says {event.actor}: {event.reason}",
 }

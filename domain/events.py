@@ -201,6 +201,27 @@ class LeaseReleased(JobEvent):
         job.reason, job.reason_text = ("child" if self.cause == "child" else ""), ""
 
 
+class GateAwaited(JobEvent):
+    """The holder gave the job back because a gate lets nothing through for longer than a moment; no attempt is spent by that."""
+
+    TOPIC = "joblog.job.gate-awaited"
+    INSTANTS = ("due_at",)
+
+    gate: str  #: from now on the job is claimed only when this gate has room
+    due_at: datetime  #: the turn that was kept for it, or now if the gate alone decides
+    unit: str = ""
+    attempt: int = 0  #: attempts of *unit* that stay spent
+
+    def apply(self, job: Job) -> None:
+        """Claimable from ``due_at`` on, as soon as the gate lets it through."""
+        job.status = Status.WAITING
+        job.lease = None
+        job.gate, job.due_at = self.gate, self.due_at
+        job.reason, job.reason_text = "gate", ""
+        if self.unit:
+            job.give_attempt_back(self.unit, self.attempt)
+
+
 class Woken(JobEvent):
     """A child that a waiting job waits for has ended; the parent is due at once, in the same commit."""
 
@@ -409,6 +430,7 @@ ALL: Final[tuple[type[JobEvent], ...]] = (
     CheckpointAdvanced,
     UnitSkipped,
     LeaseReleased,
+    GateAwaited,
     Woken,
     LeaseExpired,
     RetryScheduled,

@@ -131,6 +131,12 @@ class Job(BaseAggregate[UUID]):
         others = [(name, tried) for name, tried in self.tries.items() if name != unit]
         self.tries = dict(others[1 - TRIES_KEPT :]) | {unit: [attempt, self.token]}
 
+    def give_attempt_back(self, unit: str, spent: int) -> None:
+        """Of *unit*, only *spent* attempts count: the last one never reached its provider."""
+        self.unit_attempt = spent
+        others = {name: tried for name, tried in self.tries.items() if name != unit}
+        self.tries = others | {unit: [spent, 0]} if spent else others
+
     def settle(self, unit: str) -> None:
         """Forget the attempts of a unit that is done or skipped."""
         self.unit, self.unit_attempt = "", 0
@@ -358,6 +364,20 @@ class Job(BaseAggregate[UUID]):
         else:
             self._trigger(e.LeaseReleased, now, cause=cause, due_at=due_at)
 
+    def await_gate(self, token: Token, gate: str, *, unit: str, now: datetime, due_at: datetime | None = None) -> None:
+        """Give the lease back until *gate* lets the job through; the attempt of *unit* is given back with it (RTY-12)."""
+        self._fence(token)
+        due_at = max(due_at or now, self.due_at)
+        spent = self._spent_without(token, unit)
+        self._trigger(e.GateAwaited, now, gate=gate, due_at=due_at, unit=unit, attempt=spent)
+        if self.wish:
+            self._honour(now)
+
+    def _spent_without(self, token: Token, unit: str) -> int:
+        """Attempts of *unit* without the one that was announced under *token*."""
+        spent, announced_under = self.tries.get(unit, (0, 0))
+        return spent - (announced_under == token.grant)
+
     def wake(self, child_id: UUID, child_status: Status, *, now: datetime) -> bool:
         """Make a waiting job due because its child has ended; False if it is not waiting (it will look for itself)."""
         if self.status is not Status.WAITING or self.reason != "child":  # a retry's instant is never shortened
@@ -374,12 +394,19 @@ class Job(BaseAggregate[UUID]):
         now: datetime,
         not_before: datetime | None = None,
         unit: str = "",
+        gate: str = "",
     ) -> None:
-        """Exhausted or missing something outside the input: keep the work, paused, for an operator."""
+        """Exhausted or missing something outside the input: keep the work, paused, for an operator.
+
+        *gate*: what it waits for lies behind this gate, and opening it may resume the job.
+        """
         self._fence(token)
         if self.wish is Wish.CANCEL:
             self._honour(now)
             return
+        if gate:
+            spent = self.failed_attempt(token, unit) if unit else 0
+            self._trigger(e.GateAwaited, now, gate=gate, due_at=max(now, self.due_at), unit=unit, attempt=spent)
         self._trigger(
             e.Paused,
             now,

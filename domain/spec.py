@@ -40,7 +40,7 @@ class JobSpec:
     priority: int = DEFAULT_PRIORITY  #: 0 (first) to 9
     due_at: datetime | None = None
     exclusive_key: str = ""  #: at most one job of this tenant runs under it
-    gate: str = ""
+    gate: str = ""  #: provider, or provider/credential, whose gate lets its jobs through; each tenant has its own
     tags: tuple[str, ...] = ()
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     total: int | None = None  #: units, where known beforehand
@@ -108,7 +108,7 @@ class JobSpec:
             "key": self.key,
             "due_at": now if self.due_at is None else self.due_at.astimezone(UTC),
             "exclusive_key": identity.exclusive(self.tenant, self.exclusive_key),
-            "gate": self.gate,
+            "gate": identity.gate(self.tenant, self.gate),
             "tags": tuple(self.tags),
             "retry": self.retry.to_state() or None,
             "total": self.total,

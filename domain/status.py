@@ -35,7 +35,7 @@ TRANSITIONS: Final[dict[Status, dict[Status, str]]] = {
     },
     Status.RUNNING: {
         Status.QUEUED: "lease-released (yield, shutdown) or lease-expired: any worker may go on",
-        Status.WAITING: "retry-scheduled, or lease-released (wait): due at a stored instant",
+        Status.WAITING: "retry-scheduled, gate-awaited, or lease-released (wait): due at a stored instant",
         Status.PAUSED: "paused: exhausted, poison unit, missing credential, or an operator's wish",
         Status.COMPLETED: "completed: checkpoint and evidence cover every unit",
         Status.FAILED: "failed: a verdict about the input",

@@ -82,6 +82,7 @@ class Append:
     evidence: int | None = None  #: how many unit results must be stored before a job may complete
     receipt: Receipt | None = None
     queue_row: dict[str, Any] | None = None  #: the queue's row, for a queue's stream
+    gate_row: dict[str, Any] | None = None  #: what an operator does to a gate, for a gate's stream (see ``gate_sql``)
     tracking: tuple[str, int] | None = None  #: a follower that moves to this position, if it is not there yet
 
     @property

@@ -30,6 +30,8 @@ POINTS: Final = (
     "expire.after",
     "promote.before_commit",
     "promote.after_commit",
+    "gate.before_commit",
+    "gate.after_commit",
     "snapshot.before",
     "snapshot.before_commit",
     "snapshot.after",

@@ -9,7 +9,7 @@ from uuid import UUID
 import orjson
 from eventsourcing.persistence import Mapper, MapperDeserialisationError, StoredEvent, Transcoder
 
-from ..domain import events, log_events, queue, recovery, security, withheld
+from ..domain import events, gate, log_events, queue, recovery, security, withheld
 from ..domain.errors import UnknownEventError
 from ..domain.snapshot import JobSnapshot
 
@@ -26,6 +26,7 @@ _ALL: Final[tuple[type[Any], ...]] = (
     *security.ALL,
     JobSnapshot,
 )
+_ALL: Final[tuple[type[Any], ...]] = (*events.ALL, *queue.ALL, *gate.ALL, *log_events.ALL, *recovery.ALL, JobSnapshot)
 _CLASSES: Final[dict[str, type[Any]]] = {cls.TOPIC: cls for cls in _ALL}
 
 

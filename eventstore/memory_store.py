@@ -31,8 +31,10 @@ from .append import Append, EventRow, Stored
 from .claim_order import level, pick
 from .clock import SystemClock, micros, new_uuid
 from .failpoint import failpoint
+from .gates import GateRow
 from .mapper import event_id, evidence_of
 from .memory_views import MemoryViews
+from .memory_gates import MemoryGates
 from .proof_memory import MemoryProofs
 from .sql_store import check_seen
 from .store import (
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
 
     from ..domain.lease import Token
     from ..domain.ports import Clock
+    from .gates import GateAnswer, GateEntry, GateState
     from .store import AtomicTransaction
 
 #: What a store can do wrong; each is drawn once, in order, by the next write.
@@ -97,7 +100,7 @@ class MemoryStore:
         self._units: dict[tuple[UUID, str], bytes] = {}
         self._receipts: dict[str, tuple[str, str, str, str]] = {}
         self._queues: dict[str, dict[str, Any]] = {}
-        self._gates: dict[str, tuple[int | None, int]] = {}
+        self._gates = MemoryGates(self._slot_stands)
         self._snapshots: dict[UUID, SnapshotRow] = {}
         self._tracking: dict[str, int] = {}
         self._lists: dict[tuple[UUID, str], list[bytes]] = {}
@@ -251,6 +254,8 @@ class MemoryStore:
             self._receipts[request_id] = tuple(answer)  # type: ignore[assignment]
         if append.queue_row is not None:
             self._queues[append.queue_row["queue"]] = append.queue_row
+        if append.gate_row is not None:
+            self._gates.change(GateRow(**append.gate_row))
         if append.tracking is not None:
             self._tracking.update([append.tracking])
 
@@ -495,7 +500,7 @@ class MemoryStore:
 
     def _pick(self, query: ClaimQuery, now: int) -> list[JobRow]:
         room = {f"queue {queue}": self._free("queue", queue, now) for queue in query.queues}
-        room |= {f"gate {gate}": self._free("gate", gate, now) for gate in self._gates}
+        room |= {f"gate {gate}": self._free("gate", gate, now) for gate in self._gates.rows}
 
         def look(reach: int) -> list[JobRow]:
             lanes: dict[tuple[Any, ...], list[JobRow]] = {}
@@ -525,12 +530,18 @@ class MemoryStore:
                 return None
             if row["paused"]:
                 return 0
-            slots = row["slots"]
+            slots: int | None = row["slots"]
         else:
-            slots, closed_until = self._gates[name]
+            slots, closed_until = self._gates.rows[name].slots, self._gates.rows[name].closed_until
             if closed_until > now:
                 return 0
-        return None if slots is None else max(slots - sum(lease[what] == name for lease in self._leases.values()), 0)
+        if slots is None:
+            return None
+        running = {job for job, lease in self._leases.items() if lease[what] == name}
+        if what == "gate":
+            leases = {(job, lease["token"]) for job, lease in self._leases.items()}
+            running |= {job for job, _ in self._gates.holders(name) & leases}
+        return max(slots - len(running), 0)
 
     def claim_candidates(self, query: ClaimQuery, generation: int) -> list[JobRow]:
         """See ``Store``."""
@@ -596,10 +607,47 @@ class MemoryStore:
         waited = {row["exclusive_key"] for row in self._rows() if row["blocked"]}
         return waited - self._held_keys(waited)
 
+    # -- gates -------------------------------------------------------------------------------------------------------
+
+    def _slot_stands(self, job_id: UUID, token: Token) -> bool:
+        lease = self._leases.get(job_id)
+        return lease is not None and lease["token"] == token and self._is_live(lease)
+
     def set_gate(self, gate: str, slots: int | None, closed_until: int) -> None:
         """See ``Store``."""
         with self._lock:
-            self._gates[gate] = (slots, closed_until)
+            self._gates.put(gate, slots, closed_until)
+
+    def enter_gate(self, entry: GateEntry) -> GateAnswer:
+        """See ``Store``."""
+        with self._lock:
+            answer = self._gates.enter(entry, self.now())
+            failpoint("gate.before_commit")
+        failpoint("gate.after_commit")
+        return answer
+
+    def leave_gate(self, gate: str, entry: str) -> None:
+        """See ``Store``."""
+        with self._lock:
+            self._gates.turns.pop((gate, entry), None)
+
+    def close_gate(self, gate: str, until: int, *, by: str, reason: str) -> int:
+        """See ``Store``."""
+        with self._lock:
+            return self._gates.close(gate, until, self.now(), by=by, reason=reason)
+
+    def gates(self, gate: str | None = None) -> list[GateState]:
+        """See ``Store``."""
+        with self._lock:
+            jobs = [lease["gate"] for lease in self._leases.values()]
+            return self._gates.states(gate, self.now(), jobs)
+
+    def next_opening(self) -> float | None:
+        """See ``Store``."""
+        with self._lock:
+            now = self.now()
+            closed = [row.closed_until for row in self._gates.rows.values() if row.closed_until > now]
+        return (min(closed) - now) / 1_000_000 if closed else None
 
     # -- lists of items ----------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from .gate_sql import UPSERT
 from .schema import JOB_COLUMNS
 from .sqlite_claim import CLAIM_COLUMNS
 
@@ -147,6 +148,10 @@ BEGIN
     IF p_rest ? 'queue' THEN
       INSERT INTO queues SELECT r.* FROM jsonb_populate_recordset(null::queues, p_rest->'queue') r
       ON CONFLICT (queue) DO UPDATE SET paused = excluded.paused, slots = excluded.slots, generation = excluded.generation;
+    END IF;
+    IF p_rest ? 'gate' THEN
+      INSERT INTO gates AS g SELECT r.* FROM jsonb_populate_recordset(null::gates, p_rest->'gate') r
+      {gate};
     END IF;
     IF p_rest ? 'tracking' THEN
       INSERT INTO tracking AS t SELECT r.* FROM jsonb_populate_recordset(null::tracking, p_rest->'tracking') r
@@ -340,7 +345,14 @@ def append_function(parity: int) -> str:
     }
     codes = {"bad": NOT_AS_EXPECTED, "rewound": REWOUND, "epoch": EPOCH, "generation": GENERATION}
     return _APPEND.format(
-        p=parity, settings=_SETTINGS, nowait=f"{NOWAIT_MS}ms", lock=LOCK, columns=columns, **claimed, **codes
+        p=parity,
+        settings=_SETTINGS,
+        nowait=f"{NOWAIT_MS}ms",
+        lock=LOCK,
+        columns=columns,
+        gate=UPSERT,
+        **claimed,
+        **codes,
     )
 
 

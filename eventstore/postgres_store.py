@@ -109,7 +109,6 @@ class PostgresStore(SqlStore):
         self._upsert_tracking = statements.compile(
             statements.upsert(s.tracking, "application_name", newer="notification_id")
         )
-        self._upsert_gate = statements.compile(statements.upsert(s.gates, "gate"))
 
     def check_safe(self) -> None:
         """Refuse a server that can lose what it acknowledged; a reader may have any."""
@@ -371,7 +370,9 @@ class PostgresStore(SqlStore):
             "SELECT 'queue ' || q.queue, CASE WHEN q.paused = 1 THEN 0 WHEN q.slots IS NULL THEN NULL ELSE greatest("
             "q.slots - (SELECT count(*) FROM leases l WHERE l.queue = q.queue), 0) END FROM queues q WHERE q.queue = ANY(%s) "
             "UNION ALL SELECT 'gate ' || g.gate, CASE WHEN g.closed_until > %s THEN 0 WHEN g.slots IS NULL THEN NULL ELSE "
-            "greatest(g.slots - (SELECT count(*) FROM leases l WHERE l.gate = g.gate AND l.gate <> ''), 0) END FROM gates g"
+            "greatest(g.slots - (SELECT count(*) FROM leases l WHERE l.gate = g.gate AND l.gate <> '') - (SELECT count(DISTINCT "
+            "l.job_id) FROM gate_turns t JOIN leases l ON l.job_id = t.job_id AND l.epoch = t.epoch AND l.token = t.token "
+            "WHERE t.gate = g.gate AND t.holds = 1 AND l.gate <> g.gate), 0) END FROM gates g"
         )
         return dict(cursor.execute(sql, (list(query.queues), now)).fetchall())
 
@@ -496,11 +497,6 @@ class PostgresStore(SqlStore):
         sql = f"SELECT joblog_suspects_{self._live % 2}(%s, %s)"
         return bool(self.sql_rows(sql, (list(queues), crashes))[0][0])
 
-    def set_gate(self, gate: str, slots: int | None, closed_until: int) -> None:
-        """See ``Store``."""
-        with self.writing("claim") as cursor:
-            self._upsert_gate.run(cursor, {"gate": gate, "slots": slots, "closed_until": closed_until})
-
     # -- snapshots and tracking --------------------------------------------------------------------------------------
 
     def put_snapshots(self, rows: Sequence[tuple[UUID, SnapshotRow, int]]) -> None:
@@ -592,6 +588,8 @@ def _add_rest(rest: dict[str, list[Any]], append: Append) -> None:
         rest.setdefault("receipt", []).append(append.receipt._asdict())
     if append.queue_row is not None:
         rest.setdefault("queue", []).append(append.queue_row)
+    if append.gate_row is not None:
+        rest.setdefault("gate", []).append(append.gate_row)
     if append.tracking is not None:
         name, position = append.tracking
         rest.setdefault("tracking", []).append({"application_name": name, "notification_id": position})

@@ -2,7 +2,8 @@
 
 ``events`` is insert-only and the truth.  ``jobs_0`` and ``jobs_1`` are two generations of the job table: appends write
 the one whose number is ``log_state.generation % 2``, a rebuild fills the other.  ``leases``, ``unit_results``,
-``receipts``, ``queues``, ``gates`` and ``outbox`` are authorities: verified against the log, never rebuilt beside.
+``receipts``, ``queues``, ``gates``, ``gate_turns`` and ``outbox`` are authorities: verified against the log, never
+rebuilt beside.
 ``tree_tiles`` and ``tree_heads`` are evidence: made from the log once, as it was seen first, and then held against it.
 All instants are whole microseconds since 1970, UTC; a lease's end is on the store's lease clock (``Store.lease_now``).
 """
@@ -254,9 +255,33 @@ gates = sa.Table(
     metadata,
     _col("gate", Text, primary_key=True),
     _col("slots", Big, nullable=True),
+    _col("spacing", Big),
+    _col("pinned", sa.SmallInteger),
     _col("closed_until", Big),
+    _col("closed_by", Text),
+    _col("closed_reason", Text),
+    _col("closed_at", Big),
+    _col("next_at", Big),
+    _col("last_at", Big),
+    info=_HOT,
     sqlite_with_rowid=False,
 )
+
+#: Slots that are taken (``holds``), each as good as the lease it was taken under, and turns that are kept for later.
+gate_turns = sa.Table(
+    "gate_turns",
+    metadata,
+    _col("gate", Text, primary_key=True),
+    _col("entry", Text, primary_key=True),
+    _col("job_id", Id16()),
+    _col("epoch", Big),
+    _col("token", Big),
+    _col("at", Big),
+    _col("holds", sa.SmallInteger),
+    sqlite_with_rowid=False,
+)
+sa.Index("gate_turns_at", gate_turns.c.gate, gate_turns.c.holds, gate_turns.c.at)
+sa.Index("gate_turns_job", gate_turns.c.gate, gate_turns.c.job_id)
 
 outbox = sa.Table(
     "outbox",

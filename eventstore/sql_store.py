@@ -30,6 +30,7 @@ from ..domain.lease import Token
 from . import schema as s
 from .append import Append, EventRow, Stored
 from .failpoint import failpoint
+from .gate_sql import Gates
 from .mapper import event_id, evidence_of
 from .rebuild_sql import Rebuilds
 from .statements import Statements
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
+    from .gates import GateAnswer, GateEntry, GateState
     from .statements import Compiled
     from .store import RowChange
 
@@ -488,6 +490,37 @@ class SqlStore:
     def rebuild_drop_old(self) -> None:
         """See ``Store``."""
         self._rebuilds.drop_old()
+
+    # -- gates -------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def gate_tables(self) -> Gates:
+        """The gates' half of the store."""
+        return Gates(self)
+
+    def set_gate(self, gate: str, slots: int | None, closed_until: int) -> None:
+        """See ``Store``."""
+        self.gate_tables.put(gate, slots, closed_until)
+
+    def enter_gate(self, entry: GateEntry) -> GateAnswer:
+        """See ``Store``."""
+        return self.gate_tables.enter(entry)
+
+    def leave_gate(self, gate: str, entry: str) -> None:
+        """See ``Store``."""
+        self.gate_tables.leave(gate, entry)
+
+    def close_gate(self, gate: str, until: int, *, by: str, reason: str) -> int:
+        """See ``Store``."""
+        return self.gate_tables.close(gate, until, by=by, reason=reason)
+
+    def gates(self, gate: str | None = None) -> list[GateState]:
+        """See ``Store``."""
+        return self.gate_tables.states(gate)
+
+    def next_opening(self) -> float | None:
+        """See ``Store``."""
+        return self.gate_tables.next_opening()
 
     # -- diagnosing --------------------------------------------------------------------------------------------------
 

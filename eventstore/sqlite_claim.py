@@ -38,6 +38,11 @@ FREE_KEYS: Final = (
     "SELECT key FROM waiting WHERE key IS NOT NULL AND NOT EXISTS "
     "(SELECT 1 FROM leases WHERE exclusive_key = waiting.key AND exclusive_key <> '')"
 )
+#: Jobs that hold slots of a gate and were not claimed for it.
+_OTHERS: Final = (
+    "SELECT count(DISTINCT l.job_id) FROM gate_turns t JOIN leases l ON l.job_id = t.job_id AND l.epoch = t.epoch "
+    "AND l.token = t.token WHERE t.gate = ? AND t.holds = 1 AND l.gate <> ?"
+)
 
 
 class SqliteClaims:
@@ -92,7 +97,8 @@ class _Scan:
         if row[0] is None:
             return None
         used = self._first("SELECT count(*) FROM leases WHERE gate = ? AND gate <> ''", gate)[0]
-        return max(int(row[0]) - int(used), 0)
+        others = self._first(_OTHERS, gate, gate)[0]
+        return max(int(row[0]) - int(used) - int(others), 0)
 
     def held(self, keys: set[str]) -> set[str]:
         sql = "SELECT 1 FROM leases WHERE exclusive_key = ? AND exclusive_key <> ''"  # as the index says it

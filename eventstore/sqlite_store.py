@@ -207,7 +207,6 @@ class SqliteStore(SqlStore):
             self.statements.upsert(s.snapshots, "stream_id", newer="version")
         )
         self._upsert_queue = self.statements.compile(self.statements.upsert(s.queues, "queue"))
-        self._upsert_gate = self.statements.compile(self.statements.upsert(s.gates, "gate"))
         self._upsert_tracking = self.statements.compile(
             self.statements.upsert(s.tracking, "application_name", newer="notification_id")
         )
@@ -516,6 +515,8 @@ class SqliteStore(SqlStore):
             self.statements.insert_receipt.run(cursor, append.receipt._asdict())
         if append.queue_row is not None:
             self._upsert_queue.run(cursor, append.queue_row)
+        if append.gate_row is not None:
+            self.gate_tables.change(cursor, append.gate_row)
         if append.tracking is not None:
             name, position = append.tracking
             self._upsert_tracking.run(cursor, {"application_name": name, "notification_id": position})
@@ -675,11 +676,6 @@ class SqliteStore(SqlStore):
             failpoint("promote.before_commit")
         failpoint("promote.after_commit")
         return woken + promoted, (rest[0] if rest else None)
-
-    def set_gate(self, gate: str, slots: int | None, closed_until: int) -> None:
-        """See ``Store``."""
-        with self.writing("claim") as cursor:
-            self._upsert_gate.run(cursor, {"gate": gate, "slots": slots, "closed_until": closed_until})
 
     # -- snapshots and tracking --------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..domain.lease import Token
     from .append import Append, Stored
     from .views import Views
+    from .gates import GateAnswer, GateEntry, GateState
 
 JobRow = dict[str, Any]
 
@@ -288,8 +289,25 @@ class Store(Protocol):
     def promote(self, limit: int) -> tuple[int, int | None]:
         """Make jobs ready whose instant has come, or whose exclusive key is free; returns how many, and the next instant."""
 
+    # -- gates
+
     def set_gate(self, gate: str, slots: int | None, closed_until: int) -> None:
-        """Declare a gate's slots and until when it is closed."""
+        """Put a gate's slots and until when it is closed."""
+
+    def enter_gate(self, entry: GateEntry) -> GateAnswer:
+        """Let a request pass the gate now and take its slot, or keep the turn at which it may (see ``gates.decide``)."""
+
+    def leave_gate(self, gate: str, entry: str) -> None:
+        """Give back the slot of an entry, or its turn."""
+
+    def close_gate(self, gate: str, until: int, *, by: str, reason: str) -> int:
+        """Close a gate until then at least, for seven days at most; returns until when it is closed."""
+
+    def gates(self, gate: str | None = None) -> list[GateState]:
+        """All gates that were ever used or set, or one, with what is going on there."""
+
+    def next_opening(self) -> float | None:
+        """Seconds until the next closed gate opens; None if none is closed."""
 
     # -- outbox
 

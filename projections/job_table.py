@@ -96,6 +96,13 @@ def _lease_released(event: e.LeaseReleased) -> Row:
     return {"status": status.value, "worker": "", "due_at": micros(event.due_at), "reason": reason, "reason_text": ""}
 
 
+def _gate_awaited(event: e.GateAwaited) -> Row:
+    row: Row = {"status": Status.WAITING.value, "worker": "", "gate": event.gate, "due_at": micros(event.due_at)}
+    if event.unit:
+        row["unit_attempt"] = event.attempt
+    return row | {"reason": "gate", "reason_text": ""}
+
+
 def _woken(event: e.Woken) -> Row:
     return {"status": Status.WAITING.value, "due_at": micros(event.timestamp)}
 
@@ -165,6 +172,7 @@ _CHANGES: Final[dict[type[Any], Callable[[Any], Row]]] = {
     e.UnitSkipped: _unit_skipped,
     e.CheckpointAdvanced: _checkpoint_advanced,
     e.LeaseReleased: _lease_released,
+    e.GateAwaited: _gate_awaited,
     e.Woken: _woken,
     e.LeaseExpired: _lease_expired,
     e.RetryScheduled: _retry_scheduled,

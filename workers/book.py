@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid5
 
@@ -20,9 +21,10 @@ from .errors import Stopped
 from .process_unit import InProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Mapping
     from datetime import datetime
 
+    from ..eventstore.gates import GateLimits
     from .commands.held import Held
     from .commands.log import JobLog
     from .redo import Redo
@@ -55,9 +57,16 @@ class Book:
     """See the module."""
 
     def __init__(
-        self, log: JobLog, held: Held, control: Control, *, units_per_commit: int = 1, redo: Redo | None = None
+        self,
+        log: JobLog,
+        held: Held,
+        control: Control,
+        *,
+        gates: Mapping[str, GateLimits] = MappingProxyType({}),
+        units_per_commit: int = 1,
+        redo: Redo | None = None,
     ) -> None:
-        self.log, self.held, self.control, self.redo = log, held, control, redo
+        self.log, self.held, self.control, self.gates, self.redo = log, held, control, gates, redo
         job = held.job
         cursor = job.cursor if isinstance(job.cursor, dict) else {}
         self.marks: dict[str, Any] = dict(cursor)  #: per verb name: where it goes on

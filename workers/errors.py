@@ -108,9 +108,9 @@ class ListChangedError(StoreError):
 class Stopped(BaseException):
     """Unwinds the job's function at a durable verb; not an ``Exception``, so that no handler of the user swallows it.
 
-    *cause*: shutdown, yield, wait, wish, lease-lost.
+    *cause*: shutdown, yield, wait, wish, lease-lost; gate, with the name of it.
     """
 
-    def __init__(self, cause: str, due_at: datetime | None = None) -> None:
+    def __init__(self, cause: str, due_at: datetime | None = None, *, gate: str = "") -> None:
         super().__init__(cause)
-        self.cause, self.due_at = cause, due_at
+        self.cause, self.due_at, self.gate = cause, due_at, gate

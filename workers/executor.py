@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import logging
 import traceback
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +32,7 @@ from .errors import (
     Fatal,
     ListChangedError,
     NeedsOperator,
+    ProviderWaits,
     RetryLater,
     Stopped,
     UnknownKindError,
@@ -39,8 +41,9 @@ from .redaction import Redaction
 from .run import Run, SyncRun
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
     from concurrent.futures import Executor
+    from datetime import datetime
 
     from .commands.held import Held
     from .commands.log import JobLog
@@ -51,6 +54,10 @@ logger.addFilter(Redaction())  # texts and tracebacks of users' code
 
 #: Faults that an operator can plausibly mend: exhausted, they pause the job; a verdict about the input fails it.
 PAUSING: Final = frozenset({"provider", "network", "storage", "credential"})
+#: A provider that wants us to wait longer is a case for an operator (design 5.1).
+LONGEST_WAIT: Final = timedelta(days=1)
+#: Why such a job is paused; ``joblog gates open NAME --resume`` finds it by this.
+PROVIDER_WAITS: Final = "provider-waits"
 _LOST: Final = "lease-lost"
 
 
@@ -77,7 +84,9 @@ class Execution:
             return await self._storage_fault(error, "")
         while True:
             group = operation.units_per_commit
-            book = Book(self.log, self.held, self.control, units_per_commit=group, redo=retried)
+            book = Book(
+                self.log, self.held, self.control, gates=self._jobs.gates, units_per_commit=group, redo=retried
+            )
             try:
                 result = await self._flushed(book, self._call(operation, book, args))
             except BaseException as error:  # noqa: BLE001 - sorted out below; what is not ours is raised again
@@ -134,10 +143,10 @@ class Execution:
     async def _ended_by(self, error: BaseException, operation: Operation[Any, Any], book: Book) -> str | None:
         """What becomes of the job; None to run on behind a unit that was passed over."""
         if isinstance(error, Stopped):
-            return await self._stopped(error)
+            return await self._stopped(error, book)
         if isinstance(error, asyncio.CancelledError):
             cause = self.control.stop or "shutdown"
-            return await asyncio.shield(self._stopped(Stopped(cause)))
+            return await asyncio.shield(self._stopped(Stopped(cause), book))
         if not isinstance(error, Exception):
             raise error
         if isinstance(error, LeaseLostError):
@@ -150,15 +159,21 @@ class Execution:
             return await self._settle("parked", self.held.park, reason=error.code, text=describe(error))
         if isinstance(error, Fatal):
             return await self._fatal(error, operation, book)
+        if isinstance(error, ProviderWaits) and error.until - self.log.now() > LONGEST_WAIT:
+            return await self._settle("parked", self._park_for_provider(error, book))
         return await self._faulted(error, book)
 
-    async def _stopped(self, stopped: Stopped) -> str:
+    async def _stopped(self, stopped: Stopped, book: Book) -> str:
         if stopped.cause == _LOST:
             return _LOST
-        outcome = await self._settle(stopped.cause, self.held.release, stopped.cause, due_at=stopped.due_at)
+        if stopped.gate:
+            waiting = partial(self.held.await_gate, stopped.gate, unit=book.unit, due_at=stopped.due_at)
+            outcome = await self._settle(stopped.cause, waiting)
+        else:
+            outcome = await self._settle(stopped.cause, self.held.release, stopped.cause, due_at=stopped.due_at)
         if stopped.cause == "shutdown":
             failpoint("shutdown.released")
-        if outcome in ("wish", "child"):
+        if outcome in ("wish", "child", "gate"):
             await asyncio.get_running_loop().run_in_executor(self._readers, self._family)
         return outcome
 
@@ -185,23 +200,28 @@ class Execution:
         later = error if isinstance(error, RetryLater) else None
         category = later.category if later else category_of(error)
         text = describe(error) if later else f"{type(error).__name__}: {describe(error)} [{fingerprint(error)}]"
-        at, origin = None, "backoff"
-        if later is not None:
-            at = later.at or (self.log.now() + later.after if later.after else None)
-            origin = "backoff" if at is None else "date" if later.at else "delta"
         logger.warning("job %s, unit %r: %s", self.held.job_id, book.unit, text, exc_info=later is None)
         unit = book.unit or "body"
         failpoint("retry.classified")
-        retry = partial(self.held.schedule_retry, unit, category=category, text=text, origin=origin, next_attempt_at=at)
+        when = {} if later is None else _asked_for(later, self.log.now())
+        retry = partial(self.held.schedule_retry, unit, category=category, text=text, **when)
         try:
             outcome = await self._settle("retry", retry, raising=ExhaustedError)
         except ExhaustedError:
             reason = later.code if later else category
             if category in PAUSING:
-                return await self._settle("parked", self.held.park, reason=f"exhausted-{category}", text=text)
+                told = later.until if isinstance(later, ProviderWaits) else None
+                park = partial(self.held.park, reason=f"exhausted-{category}", text=text, not_before=told)
+                return await self._settle("parked", park)
             return await self._settle("failed", self.held.fail, reason=reason, text=text, unit=unit)
         failpoint("retry.stored")
         return outcome
+
+    def _park_for_provider(self, error: ProviderWaits, book: Book) -> Callable[[], int]:
+        """Nothing resumes it by itself, not even after that instant; it stands behind the gate that may be opened."""
+        text = f"{describe(error)}: the provider takes nothing before {error.until:%Y-%m-%d %H:%M:%S} UTC"
+        park = partial(self.held.park, reason=PROVIDER_WAITS, text=text, not_before=error.until)
+        return partial(park, unit=book.unit, gate=error.gate)
 
     async def _storage_fault(self, error: JobLogError, unit: str) -> str:
         """Our own store failed, not the operation: no attempt of it is spent beyond this one."""
@@ -225,6 +245,15 @@ class Execution:
             logger.log(level, "job %s is left to its next holder: %s", self.held.job_id, error)
             return "left"
         return outcome
+
+
+def _asked_for(later: RetryLater, now: datetime) -> dict[str, Any]:
+    """When the operation or its provider wants to be tried again, and who says so."""
+    if isinstance(later, ProviderWaits):
+        return {"next_attempt_at": later.until, "origin": later.origin, "lengthens": later.lengthens}
+    if later.at is not None:
+        return {"next_attempt_at": later.at, "origin": "date"}
+    return {"next_attempt_at": now + later.after, "origin": "delta"} if later.after else {}
 
 
 def category_of(error: BaseException) -> str:

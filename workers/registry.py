@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypedDict, TypeV
 
 import msgspec
 
+from ..domain import storable
 from ..domain.errors import InvalidFieldError
 from ..domain.retry import RetryPolicy
 from ..domain.spec import JobSpec
+from ..eventstore.gates import GateLimits
 from .errors import ArgumentError, UnknownKindError
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 A = TypeVar("A")
 R = TypeVar("R")
 LARGEST_COMMIT: Final = 1000  #: units
+_LONGEST_SPACING: Final = 86_400.0  # seconds
 Guarantee = Literal["exactly-once", "at-least-once"]
 
 
@@ -74,7 +77,7 @@ class Operation(Generic[A, R]):
     priority: int = 5
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     exclusive: str | None = None
-    gate: str = ""
+    gate: str = ""  #: the provider, as ``Jobs.gate`` declares it, whose gate lets its jobs through
     timeout: float | None = None  #: seconds for one call of the function, None for none
     on_unit_failure: Literal["stop", "skip"] = "stop"
     skip_limit: int = 100
@@ -155,6 +158,21 @@ class Jobs:
 
     def __init__(self) -> None:
         self._operations: dict[str, Operation[Any, Any]] = {}
+        self.gates: dict[str, GateLimits] = {}
+
+    def gate(self, provider: str, *, slots: int | None = None, spacing: float = 0.0) -> str:
+        """Declare a provider's gate: requests at once, and seconds between them, over all jobs and processes.
+
+        Returns the name, for ``job(…, gate=…)`` and ``run.gate(…)``.  Each tenant, and each credential, passes a gate
+        of its own with these limits; what an operator sets stands above them.
+        """
+        storable.name(provider, "provider")
+        if "/" in provider:
+            raise InvalidFieldError("provider", f"{provider!r} has a slash", "a credential is named behind it later")
+        if provider in self.gates:
+            raise InvalidFieldError("provider", f"{provider!r} is declared already", "declare each gate once")
+        self.gates[provider] = gate_limits(slots, spacing)
+        return provider
 
     def job(self, kind: str, **options: Unpack[OperationOptions]) -> _Decorator:
         """Register the decorated function ``(run, args) -> result`` as *kind*.
@@ -173,6 +191,9 @@ class Jobs:
         """All operations of this registry and *others*; a kind that two of them have is refused."""
         made = Jobs()
         for one in (self, *others):
+            if twice := made.gates.keys() & one.gates.keys():
+                raise InvalidFieldError("provider", f"{min(twice)!r} is declared twice", "declare each gate once")
+            made.gates |= one.gates
             for kind, operation in one._operations.items():  # noqa: SLF001 - of its own kind
                 if kind in made._operations:
                     raise InvalidFieldError("kind", f"{kind!r} is registered twice", "choose another name")
@@ -219,6 +240,19 @@ class _Decorator:
         operation: Operation[Any, Any] = Operation(self._kind, function, args_type, **self._options)
         self._jobs.add(operation)
         return operation
+
+
+def gate_limits(slots: int | None, spacing: float) -> GateLimits:
+    """Limits as the store has them.
+
+    Raises:
+        InvalidFieldError: no count, or no span of time.
+    """
+    if slots is not None and (type(slots) is not int or slots < 0):
+        raise InvalidFieldError("slots", f"{slots!r} is no count", "give a whole number >= 0, or None")
+    if type(spacing) not in {int, float} or not 0 <= spacing <= _LONGEST_SPACING:
+        raise InvalidFieldError("spacing", f"{spacing!r} is no time from 0 to a day", "give seconds")
+    return GateLimits(slots, round(spacing * 1_000_000))
 
 
 def _type_of(function: Any, parameter: str) -> Any:

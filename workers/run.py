@@ -18,6 +18,7 @@ from ..eventstore.failpoint import failpoint
 from . import atomic, batch, children, items, marks
 from .commands import drive
 from .errors import AtomicUnavailableError
+from .gate import Passage, SyncTurn, Turn
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator
@@ -89,6 +90,9 @@ class _BaseRun:
         if mine.get_backend_name() == "sqlite":
             return Path(mine.database or "").resolve() == Path(url.database or "").resolve()
         return (mine.host, mine.port or 5432, mine.database) == (url.host, url.port or 5432, url.database)
+
+    def _passage(self, provider: str, credential: str) -> Passage:
+        return Passage(self._book, provider, credential)
 
     def _wake_at(self, seconds: float) -> tuple[str, datetime]:
         self._sleeps += 1
@@ -246,6 +250,22 @@ class Run(_BaseRun):
         made = await self._drive(children.spawning(self._book, operation, args, key, options))
         return Child(made, self)
 
+    @asynccontextmanager
+    async def gate(self, provider: str, *, credential: str = "") -> AsyncIterator[Turn]:
+        """One request's passage through the gate of *provider* (and *credential*): its turn is waited for, its slot held.
+
+        More than a moment away, the job gives lease and slot back until then; the unit in flight is tried again, and
+        that is no attempt.  ``turn.answered(status, headers)`` tells the gate what the provider said.
+        """
+        passage = self._passage(provider, credential)
+        loop = asyncio.get_running_loop()
+        while (seconds := await loop.run_in_executor(self._readers, passage.wait)) is not None:
+            await pause_soon(seconds)
+        try:
+            yield Turn(passage, self._readers)
+        finally:
+            await asyncio.shield(loop.run_in_executor(self._readers, passage.leave))
+
     async def sleep(self, seconds: float) -> None:
         """Wait; more than a second gives the lease and the slot back, and the instant is stored."""
         if seconds <= KEEP_SLOT_SECONDS:
@@ -307,6 +327,17 @@ class SyncRun(_BaseRun):
     def spawn(self, operation: Operation[A, R], args: A, *, key: str, **options: Unpack[ChildOptions]) -> SyncChild[R]:
         """As ``Run.spawn``."""
         return SyncChild(self._drive(children.spawning(self._book, operation, args, key, options)), self)
+
+    @contextmanager
+    def gate(self, provider: str, *, credential: str = "") -> Iterator[SyncTurn]:
+        """As ``Run.gate``."""
+        passage = self._passage(provider, credential)
+        while (seconds := passage.wait()) is not None:
+            self._book.control.wait(seconds)
+        try:
+            yield SyncTurn(passage)
+        finally:
+            passage.leave()
 
     def sleep(self, seconds: float) -> None:
         """As ``Run.sleep``; woken when the worker stops."""

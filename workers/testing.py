@@ -169,8 +169,11 @@ class Lab:
         elif job.due_at > self.clock.now():
             self.clock.advance((job.due_at - self.clock.now()).total_seconds())
         self.log.promote()
-        for held in claiming.claim(self.log, "lab", queues=[job.queue], limit=1, kinds=[operation.kind]):
+        taken = claiming.claim(self.log, "lab", queues=[job.queue], limit=1, kinds=[operation.kind])
+        for held in taken:
             self.execute(operation, held)
+        if not taken and (opening := self.store.next_opening()) is not None:
+            self.clock.advance(opening)
 
     def execute(self, operation: Operation[Any, Any], held: Held) -> None:
         """Run a claimed job to its next boundary."""

@@ -174,6 +174,8 @@ class Worker:
         if not (outlook.ready or promoted or outlook.outbox or (outlook.next_end or 1) <= 0 or outlook.others):
             return [], min(waits)
         held = self._claim(free)
+        if not held and (opening := log.store.next_opening()) is not None:
+            waits.append(opening)
         return held, (0.0 if held and len(held) < free and self._passes <= RAMP else min(waits))
 
     def _claim(self, free: int) -> list[Held]:

@@ -132,6 +132,11 @@ def lives() -> Iterator[Job]:
     yield job
 
     job, token = a_claimed_job()
+    job.attempt_unit(token, "a", now=NOW)
+    job.await_gate(token, "trello", unit="a", now=NOW, due_at=NOW + SECOND)
+    yield job
+
+    job, token = a_claimed_job()
     job.park(token, reason="quota", text="provider asked for 2 days", now=NOW, not_before=NOW + 48 * HOUR)
     yield job
 

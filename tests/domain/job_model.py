@@ -83,6 +83,13 @@ class JobModel:
         self.stop(how, failures=self["failures"] + failed, due_at=due_at)
         return None
 
+    def await_gate(self, unit: str, at: datetime | None, now: datetime) -> Answer:
+        spent, grant = self["tries"].pop(unit, (0, 0))
+        if spent := spent - (grant == self.grants[-1]):
+            self["tries"][unit] = (spent, 0)
+        self.stop("waiting", due_at=max(at or now, self["due_at"]))
+        return None
+
     def wake(self, now: datetime) -> bool:
         if self.waits_for_child and self["status"] == "waiting":
             self.facts["due_at"] = now

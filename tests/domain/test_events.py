@@ -9,7 +9,7 @@ import pytest
 from eventsourcing.domain import OriginatorIDError, OriginatorVersionError
 
 from joblog.domain import events as e
-from joblog.domain import log_events, queue
+from joblog.domain import gate, log_events, queue
 from joblog.domain.identity import LOG_STREAM
 from joblog.domain.job import Actor, Job, fold
 from joblog.domain.lease import Lease, Token
@@ -31,7 +31,7 @@ from tests.domain.builders import (
 from tests.stored.samples import STREAM, sample
 
 HEAD = {"originator_id", "originator_version", "timestamp", "event_id"}
-EVERY_CLASS: tuple[type[Any], ...] = (*e.ALL, *queue.ALL, *log_events.ALL)
+EVERY_CLASS: tuple[type[Any], ...] = (*e.ALL, *queue.ALL, *gate.ALL, *log_events.ALL)
 
 #: What bounds each field that no type bounds.  A new field needs an entry: an event is for ever, and so is its size.
 BOUNDS = {

@@ -184,6 +184,13 @@ class JobMachine(RuleBasedStateMachine):
         self.both(expected, lambda: schedule(self.job, self.token, unit, at=at, now=self.now))
 
     @precondition(is_running)
+    @rule(ahead=st.integers(0, 2), wait=st.none() | WAITS)
+    def await_gate(self, ahead: int, wait: timedelta | None) -> None:
+        unit, at = str(self.job.sequence + ahead), None if wait is None else self.now + wait
+        expected = self.model.await_gate(unit, at, self.now)
+        self.both(expected, lambda: self.job.await_gate(self.token, "crm", unit=unit, now=self.now, due_at=at))
+
+    @precondition(is_running)
     @rule(how=st.sampled_from(["yield", "shutdown", "wait", "child", "park", "park", "fail"]), wait=st.none() | WAITS)
     def stop(self, how: str, wait: timedelta | None) -> None:
         at = None if wait is None else self.now + wait

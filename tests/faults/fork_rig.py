@@ -49,6 +49,7 @@ MUST: Final = {
     "checkpoint": ("checkpoint", 1),
     "outbox": ("outbox", 1),
     "rebuild": ("rebuild", 1),
+    "gate": ("gate", 1),
 }
 ANY_MOMENT: Final = "any-moment"
 

@@ -238,6 +238,12 @@ class JobTrace(StreamTrace):
         self.waits_for_child = fields["cause"] == "child"
         self._raise_due(fields["due_at"])
 
+    def _gate_awaited(self, fields: dict[str, Any], _: Logged) -> None:
+        self._by_holder()
+        self._end_lease("waiting")
+        self.waits_for_child = False
+        self._raise_due(fields["due_at"])
+
     def _woken(self, _: dict[str, Any], __: Logged) -> None:
         if self.status != "waiting" or not self.waits_for_child:
             self.bad("S11", "only a job that waits for a child is woken")

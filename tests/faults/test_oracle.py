@@ -65,6 +65,7 @@ def write_everything(good: Good, monkeypatch: pytest.MonkeyPatch) -> None:
         hold(log, facts, "failed").fail(reason="bad-input", text="no such file")
         hold(log, facts, "parked").park(reason="credential", text="the key has expired")
         hold(log, facts, "yielded").release("yield")
+        hold(log, facts, "gated").await_gate("provider", unit="u0", due_at=None)
         hold(log, facts, "retried").schedule_retry("u0", category="network", text="reset")
         finish_job(log, facts, hold(log, facts, "completed"))
         held = hold(log, facts, "parent")

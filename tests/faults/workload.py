@@ -32,7 +32,10 @@ from joblog.domain.errors import (
     UnknownOutcomeError,
 )
 from joblog.domain.events import CODE_VOCABULARY
+from joblog.domain.identity import LOG_STREAM
+from joblog.domain.lease import Token
 from joblog.eventstore.append import Append, EventRow, Stored
+from joblog.eventstore.gates import GateEntry, GateLimits
 from joblog.eventstore.store import ClaimQuery, Seen
 from joblog.eventstore.writer import Answer, GroupWriter
 from joblog.projections import job_table, rebuild
@@ -512,7 +515,10 @@ class Script:
             if held:
                 cause = self.rng.choice(("yield", "shutdown", "wait"))
                 later = self.log.now() + (SECOND * 5 if self.clock else SECOND / 10)
-                held.release(cause, due_at=later if cause == "wait" else None)
+                if held.job.version % 4 == 0:  # no draw of its own: the scripts of every seed stay what they were
+                    held.await_gate("provider", unit="", due_at=later)
+                else:
+                    held.release(cause, due_at=later if cause == "wait" else None)
 
     def do_spawn(self) -> None:
         """A child, for whose end its parent waits without a lease."""
@@ -595,6 +601,9 @@ class Script:
     def do_gate(self) -> None:
         closed_until = self.log.store.now() + 2_000_000 if self.rng.random() < 0.3 else 0
         self.log.store.set_gate("provider", self.rng.choice((1, 2, None)), closed_until)
+        # A request of nobody's: its slot is as good as its lease, so the next one takes it.
+        entry = GateEntry("requests", self.log.ids.next(), LOG_STREAM, Token(1, 1), GateLimits(slots=1))
+        assert self.log.store.enter_gate(entry).is_let_go
 
     def do_rebuild(self) -> None:
         """A killed one goes on under its owner's name, or when it counts as dead."""

@@ -24,7 +24,7 @@ ADA = Actor("ada")
 ACTIONS = (
     "submit", "child", "claim", "claim", "attempt", "complete units", "late units", "advance", "skip", "freeze", "retry later",
     "yield", "wait", "park", "fail", "complete", "pause", "resume", "retry", "cancel", "bulk", "pause queue", "tick", "expire",
-    "reboot", "promote", "wait for a child",
+    "reboot", "promote", "wait for a child", "await gate",
 )  # fmt: skip
 STEPS = st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 11)), min_size=5, max_size=30)
 
@@ -104,6 +104,10 @@ class History:
     def do_wait(self, number: int) -> None:
         due_at = self.log.now() + timedelta(seconds=number)
         self.with_held(number, "release", "child" if number % 2 else "wait", due_at=due_at)
+
+    def do_await_gate(self, number: int) -> None:
+        due_at = self.log.now() + timedelta(seconds=number) if number % 2 else None
+        self.with_held(number, "await_gate", f"g{number}", unit=f"u{number}" if number % 3 else "", due_at=due_at)
 
     def do_wait_for_a_child(self, number: int) -> None:
         if (parent := self.one(number)) is not None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from joblog.domain import events, log_events, queue, recovery, security
+from joblog.domain import events, gate, log_events, queue, recovery, security
 from joblog.domain.snapshot import JobSnapshot
 from joblog.eventstore.mapper import OrjsonMapper, OrjsonTranscoder
 
@@ -94,6 +94,7 @@ VALUES: dict[str, Any] = {
     "taken": 2,
     "tallies": {"rows": 9},
     "tenant": "acme",
+    "spacing": 120_000,
     "status": "completed",
     "text": r"connection reset \u0000",
     "timestamp": NOW,
@@ -102,6 +103,7 @@ VALUES: dict[str, Any] = {
     "total": 10,
     "type": "restore-failed",
     "unit": "row-1000",
+    "until": LATER,
     "worker": "worker-1",
 }
 #: The state of a job at a version, as vocabulary 1 has it.
@@ -154,7 +156,7 @@ STATE: dict[str, Any] = {
     "wish": "pause",
 }
 
-CLASSES: tuple[type[Any], ...] = (*events.ALL, *queue.ALL, *log_events.ALL, *recovery.ALL, *security.ALL, JobSnapshot)
+CLASSES: tuple[type[Any], ...] = (*events.ALL, *queue.ALL, *gate.ALL, *log_events.ALL, *recovery.ALL, *security.ALL, JobSnapshot)
 
 
 def sample(cls: type[Any]) -> Any:

@@ -133,11 +133,19 @@ class Held:
         return (yield from self._decided(decide))
 
     def schedule_retry(
-        self, unit: str, *, category: str, text: str, origin: str = "backoff", next_attempt_at: datetime | None = None
+        self,
+        unit: str,
+        *,
+        category: str,
+        text: str,
+        origin: str = "backoff",
+        next_attempt_at: datetime | None = None,
+        lengthens: bool = False,
     ) -> int:
         """Store when *unit* is tried again and give the lease back; by default the policy's jittered back-off.
 
-        The jitter is drawn once and stored, so a restart can't roll it again.
+        The jitter is drawn once and stored, so a restart can't roll it again.  *lengthens*: the back-off stands where
+        it is over later than *next_attempt_at*.
 
         Raises:
             ExhaustedError: no attempt is left; ``park`` or ``fail`` the job.
@@ -148,11 +156,13 @@ class Held:
         random = self._log.random.random()
 
         def decide(job: Job, now: datetime) -> None:
-            at = next_attempt_at
-            if at is None:
-                at = now + job.policy.delay(job.failed_attempt(self.token, unit), random)
+            at, whose = next_attempt_at, origin
+            if at is None or lengthens:
+                backoff = now + job.policy.delay(job.failed_attempt(self.token, unit), random)
+                if at is None or backoff > at:
+                    at, whose = backoff, "backoff" if lengthens else origin
             job.schedule_retry(
-                self.token, unit, category=category, text=text, next_attempt_at=at, origin=origin, now=now
+                self.token, unit, category=category, text=text, next_attempt_at=at, origin=whose, now=now
             )
 
         return self._run(self._decided(decide))
@@ -162,13 +172,27 @@ class Held:
         storable.name(cause, "cause")
         return self._run(self._decided(lambda job, now: job.release(self.token, cause=cause, now=now, due_at=due_at)))
 
-    def park(self, *, reason: str, text: str, not_before: datetime | None = None, unit: str = "") -> int:
-        """Keep the work, paused, for an operator: exhausted, or something outside the input is missing."""
+    def await_gate(self, gate: str, *, unit: str, due_at: datetime | None) -> int:
+        """Give the lease back until *gate* lets the job through, and the attempt of *unit* with it."""
+        storable.name(gate, "gate", limit=storable.NAME_BYTES)
+
+        def decide(job: Job, now: datetime) -> None:
+            job.await_gate(self.token, gate, unit=unit, now=now, due_at=due_at)
+
+        return self._run(self._decided(decide))
+
+    def park(
+        self, *, reason: str, text: str, not_before: datetime | None = None, unit: str = "", gate: str = ""
+    ) -> int:
+        """Keep the work, paused, for an operator: exhausted, or something outside the input is missing.
+
+        *gate*: it may be resumed by opening this one.
+        """
         storable.name(reason, "reason")
         storable.name(unit, "unit", empty=True)
 
         def decide(job: Job, now: datetime) -> None:
-            job.park(self.token, reason=reason, text=text, now=now, not_before=not_before, unit=unit)
+            job.park(self.token, reason=reason, text=text, now=now, not_before=not_before, unit=unit, gate=gate)
 
         return self._run(self._decided(decide))
 

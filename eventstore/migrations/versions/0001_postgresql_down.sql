@@ -40,6 +40,8 @@ DROP TABLE job_counts
 --;
 DROP TABLE gates
 --;
+DROP TABLE gate_turns
+--;
 DROP TABLE frozen_lists
 --;
 DROP TABLE failures

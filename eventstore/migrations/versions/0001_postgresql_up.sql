@@ -77,12 +77,35 @@ CREATE TABLE frozen_lists (
 	PRIMARY KEY (job_id, name, chunk)
 )
 --;
+CREATE TABLE gate_turns (
+	gate TEXT COLLATE "C" NOT NULL, 
+	entry TEXT COLLATE "C" NOT NULL, 
+	job_id UUID NOT NULL, 
+	epoch BIGINT NOT NULL, 
+	token BIGINT NOT NULL, 
+	at BIGINT NOT NULL, 
+	holds SMALLINT NOT NULL, 
+	PRIMARY KEY (gate, entry)
+)
+--;
+CREATE INDEX gate_turns_at ON gate_turns (gate, holds, at)
+--;
+CREATE INDEX gate_turns_job ON gate_turns (gate, job_id)
+--;
 CREATE TABLE gates (
 	gate TEXT COLLATE "C" NOT NULL, 
 	slots BIGINT, 
+	spacing BIGINT NOT NULL, 
+	pinned SMALLINT NOT NULL, 
 	closed_until BIGINT NOT NULL, 
+	closed_by TEXT COLLATE "C" NOT NULL, 
+	closed_reason TEXT COLLATE "C" NOT NULL, 
+	closed_at BIGINT NOT NULL, 
+	next_at BIGINT NOT NULL, 
+	last_at BIGINT NOT NULL, 
 	PRIMARY KEY (gate)
 )
+ WITH (fillfactor = 70)
 --;
 CREATE TABLE job_counts (
 	generation BIGINT NOT NULL, 
@@ -586,6 +609,10 @@ BEGIN
       INSERT INTO queues SELECT r.* FROM jsonb_populate_recordset(null::queues, p_rest->'queue') r
       ON CONFLICT (queue) DO UPDATE SET paused = excluded.paused, slots = excluded.slots, generation = excluded.generation;
     END IF;
+    IF p_rest ? 'gate' THEN
+      INSERT INTO gates AS g SELECT r.* FROM jsonb_populate_recordset(null::gates, p_rest->'gate') r
+      ON CONFLICT (gate) DO UPDATE SET slots = CASE WHEN excluded.pinned = 0 THEN g.slots ELSE excluded.slots END, spacing = CASE WHEN excluded.pinned = 0 THEN g.spacing ELSE excluded.spacing END, pinned = CASE WHEN excluded.pinned = 0 THEN g.pinned ELSE excluded.pinned END, closed_until = CASE WHEN excluded.closed_at = 0 OR (excluded.closed_until > 0 AND excluded.closed_until <= g.closed_until) THEN g.closed_until ELSE excluded.closed_until END, closed_by = CASE WHEN excluded.closed_at = 0 OR (excluded.closed_until > 0 AND excluded.closed_until <= g.closed_until) THEN g.closed_by ELSE excluded.closed_by END, closed_reason = CASE WHEN excluded.closed_at = 0 OR (excluded.closed_until > 0 AND excluded.closed_until <= g.closed_until) THEN g.closed_reason ELSE excluded.closed_reason END, closed_at = CASE WHEN excluded.closed_at = 0 OR (excluded.closed_until > 0 AND excluded.closed_until <= g.closed_until) THEN g.closed_at ELSE excluded.closed_at END;
+    END IF;
     IF p_rest ? 'tracking' THEN
       INSERT INTO tracking AS t SELECT r.* FROM jsonb_populate_recordset(null::tracking, p_rest->'tracking') r
       ON CONFLICT (application_name) DO UPDATE SET notification_id = excluded.notification_id
@@ -854,6 +881,10 @@ BEGIN
     IF p_rest ? 'queue' THEN
       INSERT INTO queues SELECT r.* FROM jsonb_populate_recordset(null::queues, p_rest->'queue') r
       ON CONFLICT (queue) DO UPDATE SET paused = excluded.paused, slots = excluded.slots, generation = excluded.generation;
+    END IF;
+    IF p_rest ? 'gate' THEN
+      INSERT INTO gates AS g SELECT r.* FROM jsonb_populate_recordset(null::gates, p_rest->'gate') r
+      ON CONFLICT (gate) DO UPDATE SET slots = CASE WHEN excluded.pinned = 0 THEN g.slots ELSE excluded.slots END, spacing = CASE WHEN excluded.pinned = 0 THEN g.spacing ELSE excluded.spacing END, pinned = CASE WHEN excluded.pinned = 0 THEN g.pinned ELSE excluded.pinned END, closed_until = CASE WHEN excluded.closed_at = 0 OR (excluded.closed_until > 0 AND excluded.closed_until <= g.closed_until) THEN g.closed_until ELSE excluded.closed_until END, closed_by = CASE WHEN excluded.closed_at = 0 OR (excluded.closed_until > 0 AND excluded.closed_until <= g.closed_until) THEN g.closed_by ELSE excluded.closed_by END, closed_reason = CASE WHEN excluded.closed_at = 0 OR (excluded.closed_until > 0 AND excluded.closed_until <= g.closed_until) THEN g.closed_reason ELSE excluded.closed_reason END, closed_at = CASE WHEN excluded.closed_at = 0 OR (excluded.closed_until > 0 AND excluded.closed_until <= g.closed_until) THEN g.closed_at ELSE excluded.closed_at END;
     END IF;
     IF p_rest ? 'tracking' THEN
       INSERT INTO tracking AS t SELECT r.* FROM jsonb_populate_recordset(null::tracking, p_rest->'tracking') r

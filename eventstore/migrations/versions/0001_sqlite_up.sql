@@ -83,10 +83,33 @@ CREATE TABLE frozen_lists (
 )
  WITHOUT ROWID
 --;
+CREATE TABLE gate_turns (
+	gate TEXT NOT NULL, 
+	entry TEXT NOT NULL, 
+	job_id BLOB NOT NULL, 
+	epoch INTEGER NOT NULL, 
+	token INTEGER NOT NULL, 
+	at INTEGER NOT NULL, 
+	holds SMALLINT NOT NULL, 
+	PRIMARY KEY (gate, entry)
+)
+ WITHOUT ROWID
+--;
+CREATE INDEX gate_turns_at ON gate_turns (gate, holds, at)
+--;
+CREATE INDEX gate_turns_job ON gate_turns (gate, job_id)
+--;
 CREATE TABLE gates (
 	gate TEXT NOT NULL, 
 	slots INTEGER, 
+	spacing INTEGER NOT NULL, 
+	pinned SMALLINT NOT NULL, 
 	closed_until INTEGER NOT NULL, 
+	closed_by TEXT NOT NULL, 
+	closed_reason TEXT NOT NULL, 
+	closed_at INTEGER NOT NULL, 
+	next_at INTEGER NOT NULL, 
+	last_at INTEGER NOT NULL, 
 	PRIMARY KEY (gate)
 )
  WITHOUT ROWID

@@ -7,10 +7,10 @@ from uuid import UUID
 import pytest
 
 from joblog.api import sentences
-from joblog.domain import events, log_events, queue
+from joblog.domain import events, gate, log_events, queue
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
-ALL = (*events.ALL, *queue.ALL, *log_events.ALL)
+ALL = (*events.ALL, *queue.ALL, *gate.ALL, *log_events.ALL)
 
 
 def an_event(cls: type[Any], **fields: Any) -> Any:

@@ -1,0 +1,158 @@
+"""One request's passage through a provider's gate: its turn, its slot, and what the provider's answer means for all."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from ..domain import identity, storable
+from ..domain.errors import InvalidFieldError, JobLogError
+from ..eventstore.clock import micros, moment
+from ..eventstore.gates import GateEntry
+from .errors import ProviderWaits, Stopped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from concurrent.futures import Executor
+    from datetime import datetime
+
+    from ..eventstore.gates import GateAnswer
+    from .book import Book
+    from .errors import RetryLater
+
+    Headers = Mapping[str, str] | Iterable[tuple[str, str]]
+
+R = TypeVar("R")
+logger = logging.getLogger(__name__)
+
+#: A turn that is further away gives lease and slot back.
+MOMENT: Final = 1.0
+_LOOK_AGAIN: Final = 0.05  #: at a full gate, seconds
+
+
+class Passage:
+    """The waiting and the slot of one request."""
+
+    def __init__(self, book: Book, provider: str, credential: str) -> None:
+        storable.name(provider, "provider")
+        storable.name(credential, "credential", empty=True)
+        if "/" in provider:
+            raise InvalidFieldError("provider", f"{provider!r} has a slash", "name the credential by itself")
+        self._book = book
+        held = book.held
+        self.name = identity.gate(held.job.tenant, f"{provider}/{credential}" if credential else provider)
+        limits = book.gates.get(provider)
+        self._entry = GateEntry(self.name, book.log.ids.next(), held.job_id, held.token, limits)
+        self._answer: GateAnswer | None = None
+        self._waited = 0.0
+
+    @property
+    def at(self) -> datetime:
+        """When the request was let go, by the store's clock."""
+        assert self._answer is not None  # noqa: S101 - read behind the gate only
+        return moment(self._answer.at)
+
+    def wait(self) -> float | None:
+        """Ask for the turn: None if it has come, else how many seconds to wait in place and ask again.
+
+        Raises:
+            Stopped: it is more than a moment away.
+        """
+        self._book.check()
+        answer = self._answer = self._book.log.store.enter_gate(self._entry)
+        if answer.is_let_go:
+            return None
+        seconds = _LOOK_AGAIN if answer.why == "full" else (answer.at - answer.now) / 1_000_000
+        self._waited += seconds
+        # A gate that the job's own requests fill is waited for in place: giving it up would undo what they do.
+        if self._waited > MOMENT and not answer.own:
+            raise Stopped("gate", moment(answer.at) if answer.why == "turn" else None, gate=self.name)
+        return min(seconds, MOMENT)
+
+    def leave(self) -> None:
+        """Give the slot back."""
+        if self._answer is None or not self._answer.counted:
+            return
+        try:
+            self._book.log.store.leave_gate(self.name, self._entry.entry)
+        except JobLogError as error:  # what was asked of the provider stands; the slot ends with the lease
+            logger.warning(
+                "gate %s: the slot of job %s is given back with its lease: %s", self.name, self._entry.job_id, error
+            )
+
+    def close(self, until: datetime, reason: str) -> datetime:
+        """Close the gate for every job, until then at least; returns until when it is closed."""
+        store, by = self._book.log.store, str(self._entry.job_id)
+        return moment(store.close_gate(self.name, micros(until), by=by, reason=storable.text(reason, limit=200)))
+
+    def judged(self, status: int, headers: Headers) -> RetryLater | None:
+        """What an answer means for the job; what it says of limits closes the gate for all."""
+        from .outbound import verdict
+
+        now = self._book.log.now()
+        pairs = headers.items() if isinstance(headers, Mapping) else headers
+        wait = verdict.hint(pairs, status, now)
+        if wait is not None:
+            self.close(wait.until(now), f"{status} ({wait.origin})")
+        if not verdict.is_retryable(status):
+            return None
+        error = verdict.retry_later(f"http-{status}", "", wait, now)
+        if isinstance(error, ProviderWaits):
+            error.gate = self.name
+        return error
+
+
+class _BaseTurn:
+    """A request that was let go."""
+
+    def __init__(self, passage: Passage) -> None:
+        self._passage = passage
+
+    @property
+    def gate(self) -> str:
+        """The gate's name, as ``joblog gates`` shows it."""
+        return self._passage.name
+
+    @property
+    def at(self) -> datetime:
+        """When the request was let go, by the store's clock."""
+        return self._passage.at
+
+
+class SyncTurn(_BaseTurn):
+    """A request that was let go, in a thread."""
+
+    def close(self, until: datetime, reason: str = "") -> datetime:
+        """Close the gate for every job until then at least, for seven days at most; returns until when it is closed."""
+        return self._passage.close(until, reason)
+
+    def answered(self, status: int, headers: Headers = ()) -> None:
+        """Say what the provider answered.  What it tells of its limits closes the gate for every job.
+
+        Raises:
+            RetryLater: a passing fault; with an instant of the provider's, ``ProviderWaits``.
+        """
+        if (error := self._passage.judged(status, headers)) is not None:
+            raise error
+
+
+class Turn(_BaseTurn):
+    """A request that was let go, on an event loop."""
+
+    def __init__(self, passage: Passage, readers: Executor) -> None:
+        super().__init__(passage)
+        self._readers = readers
+
+    async def _off_the_loop(self, function: Callable[..., R], *args: Any) -> R:
+        return await asyncio.get_running_loop().run_in_executor(self._readers, function, *args)
+
+    async def close(self, until: datetime, reason: str = "") -> datetime:
+        """As ``SyncTurn.close``."""
+        return await self._off_the_loop(self._passage.close, until, reason)
+
+    async def answered(self, status: int, headers: Headers = ()) -> None:
+        """As ``SyncTurn.answered``."""
+        if (error := await self._off_the_loop(self._passage.judged, status, headers)) is not None:
+            raise error
