@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from ..domain import events as e
 from ..domain import identity, queue
+from ..domain.gate import GateClosed
 from ..domain.status import ENDED
 from ..eventstore import inspection
+from . import gate_list
 from .text import clean, clock_time, iso, moment, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from uuid import UUID
 
+    from ..eventstore.gates import GateRow
     from ..eventstore.store import JobRow
     from ..workers.commands.log import JobLog
 
@@ -75,6 +78,10 @@ def _not_due(log: JobLog, row: JobRow) -> Iterator[Reason]:
     if row["reason"] == "child":
         yield _child(log, row)
         return
+    if row["reason"] == "gate":
+        text = f"Its turn at gate {clean(row['gate'])} is kept for it at {when}."
+        yield Reason("turn-kept", text, row["due_at"])
+        return
     last = _last(log, row["id"], e.RetryScheduled)
     if last is None or not row["reason"]:
         yield Reason("asleep", f"It gave its worker back and sleeps until {when}.", row["due_at"])
@@ -115,17 +122,36 @@ def _queue_holds(log: JobLog, row: JobRow) -> Iterator[Reason]:
 
 def _gate_holds(log: JobLog, row: JobRow) -> Iterator[Reason]:
     name = row["gate"]
-    gate = inspection.gate(log.store, name) if name else None
-    if gate is None:
-        return
-    left = (gate.closed_until - log.store.now()) / 1_000_000
-    if left > 0:
-        when = f"{clock_time(moment(gate.closed_until), log.now())}, in {span(left)}"
-        yield Reason("gate-closed", f"Its gate {clean(name)} is closed until {when}.", gate.closed_until)
-    running = inspection.leases_of_gate(log.store, name)
-    if gate.slots is not None and running >= gate.slots:
-        text = f"Its gate {clean(name)} lets {gate.slots:,} jobs through at once, and {running:,} run."
-        yield Reason("gate-full", text)
+    for state in log.store.gates(name) if name else ():
+        gate = state.row
+        left = (gate.closed_until - log.store.now()) / 1_000_000
+        if left > 0:
+            when = f"{clock_time(moment(gate.closed_until), log.now())}, in {span(left)}"
+            text = f"Its gate {name} is closed until {when}{_closed_by(log, gate)}."
+            yield Reason("gate-closed", clean(text), gate.closed_until, _told(log, gate))
+        taken = max(state.jobs, state.requests)
+        if gate.slots is not None and taken >= gate.slots:
+            text = f"Its gate {clean(name)} lets {gate.slots:,} through at once, and {taken:,} are on their way."
+            yield Reason("gate-full", text)
+
+
+def _closed_by(log: JobLog, gate: GateRow) -> str:
+    """Who closed it: the job that was told so, or an operator."""
+    if not gate.closed_by:
+        return ""
+    since = clock_time(moment(gate.closed_at), log.now())
+    said = f" ({gate.closed_reason})" if gate.closed_reason else ""
+    who = gate_list.closer(gate.closed_by)
+    return f"; {who} was told so at {since}{said}" if who != gate.closed_by else f"; {who} closed it at {since}{said}"
+
+
+def _told(log: JobLog, gate: GateRow) -> list[int]:
+    """The position of the event that the closure stands on."""
+    is_job = gate_list.closer(gate.closed_by) != gate.closed_by
+    stream = UUID(gate.closed_by) if is_job else identity.gate_stream(gate.gate)
+    kinds = (e.RetryScheduled, e.Paused) if is_job else (GateClosed,)
+    found = [last[1] for kind in kinds if (last := _last(log, stream, kind)) is not None]
+    return [max(found)] if found else []
 
 
 def _key_is_held(log: JobLog, row: JobRow) -> Iterator[Reason]:

@@ -244,6 +244,10 @@ class ConsumerMovedError(RefusedError):
     """A consumer's position that would move back, or that somebody else has moved."""
 
     code = "consumer-moved"
+class GateNotFoundError(RefusedError):
+    """No such gate."""
+
+    code = "gate-not-found"
 
 
 class DamagedExportError(RefusedError):

@@ -42,13 +42,6 @@ class Schema(NamedTuple):
     min_code: int
 
 
-class Gate(NamedTuple):
-    """A provider's gate."""
-
-    slots: int | None
-    closed_until: int  #: microseconds since 1970
-
-
 class Rebuild(NamedTuple):
     """A rebuild that is under way, or died."""
 
@@ -162,17 +155,6 @@ def _lease(row: Any) -> LeaseRow:
 def leases_by_queue(store: Store) -> dict[str, int]:
     """How many jobs run in each queue."""
     return dict(_rows(store, "SELECT queue, count(*) FROM leases GROUP BY queue"))
-
-
-def leases_of_gate(store: Store, gate: str) -> int:
-    """How many jobs run behind a gate."""
-    return int(_rows(store, "SELECT count(*) FROM leases WHERE gate = ? AND gate <> ''", gate)[0][0])
-
-
-def gate(store: Store, name: str) -> Gate | None:
-    """A gate, if it was ever declared."""
-    found = _rows(store, "SELECT slots, closed_until FROM gates WHERE gate = ?", name)
-    return Gate(*found[0]) if found else None
 
 
 # -- what waits ------------------------------------------------------------------------------------------------------

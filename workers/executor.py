@@ -25,7 +25,7 @@ from ..domain.status import Status
 from ..eventstore.failpoint import failpoint
 from . import redo
 from .book import Book, Control
-from .commands import drive, family
+from .commands import drive, family, gating
 from .errors import (
     ArgumentError,
     AtomicUnavailableError,
@@ -56,8 +56,6 @@ logger.addFilter(Redaction())  # texts and tracebacks of users' code
 PAUSING: Final = frozenset({"provider", "network", "storage", "credential"})
 #: A provider that wants us to wait longer is a case for an operator (design 5.1).
 LONGEST_WAIT: Final = timedelta(days=1)
-#: Why such a job is paused; ``joblog gates open NAME --resume`` finds it by this.
-PROVIDER_WAITS: Final = "provider-waits"
 _LOST: Final = "lease-lost"
 
 
@@ -220,7 +218,7 @@ class Execution:
     def _park_for_provider(self, error: ProviderWaits, book: Book) -> Callable[[], int]:
         """Nothing resumes it by itself, not even after that instant; it stands behind the gate that may be opened."""
         text = f"{describe(error)}: the provider takes nothing before {error.until:%Y-%m-%d %H:%M:%S} UTC"
-        park = partial(self.held.park, reason=PROVIDER_WAITS, text=text, not_before=error.until)
+        park = partial(self.held.park, reason=gating.PROVIDER_WAITS, text=text, not_before=error.until)
         return partial(park, unit=book.unit, gate=error.gate)
 
     async def _storage_fault(self, error: JobLogError, unit: str) -> str:

@@ -44,6 +44,7 @@ OF_CODE: Final[dict[str, Exit]] = {
     "job-not-found": Exit.NOT_FOUND,
     "queue-not-found": Exit.NOT_FOUND,
     "consumer-not-found": Exit.NOT_FOUND,
+    "gate-not-found": Exit.NOT_FOUND,
     "forbidden": Exit.NOT_FOUND,
     "token-not-found": Exit.NOT_FOUND,
     "request-refused": Exit.USAGE,

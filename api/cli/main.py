@@ -48,6 +48,7 @@ COMMANDS: Final[dict[str, dict[str, Entry]]] = {
         "cancel": Entry("control", "Withdraw jobs; a running one ends at its next boundary."),
         "retry": Entry("control", "Start a fresh attempt cycle of failed or paused jobs, now."),
         "queues": Entry("queues", "List, pause, resume and limit queues."),
+        "gates": Entry("gates", "List, close, open and limit the gates of providers."),
     },
     "Care": {
         "verify": Entry("verify", "Check that no event was changed, removed, moved or slipped in."),

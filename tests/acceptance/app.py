@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 from pathlib import Path
 from typing import Any
@@ -108,3 +109,22 @@ def slow(run: SyncRun, args: dict[str, Any]) -> int:
     run.step("wait", wait)
     run.step("after", effect, args, "after")
     return 1
+
+
+ASKED = jobs.gate("asked", slots=4, spacing=0.12)
+
+
+@jobs.job("ask", gate=ASKED)
+def ask(run: SyncRun, args: dict[str, Any]) -> int:
+    """One request to a provider, which is told the instant at which it was let go."""
+
+    def request() -> int:
+        with run.gate(ASKED) as turn:
+            connection = http.client.HTTPConnection("127.0.0.1", args["port"], timeout=30)
+            try:
+                connection.request("POST", "/", headers={"X-Turn": turn.at.isoformat()})
+                return connection.getresponse().status
+            finally:
+                connection.close()
+
+    return run.step("request", request)

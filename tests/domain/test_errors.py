@@ -38,6 +38,7 @@ CODES = {
     "RequestConflictError": "request-id-reused",
     "SupersededError": "superseded",
     "UnknownEventError": "unknown-event",
+    "GateNotFoundError": "gate-not-found",
     "QueueNotFoundError": "queue-not-found",
     "ForbiddenError": "forbidden",
     "StoreError": "store-error",
