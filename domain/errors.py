@@ -244,6 +244,8 @@ class ConsumerMovedError(RefusedError):
     """A consumer's position that would move back, or that somebody else has moved."""
 
     code = "consumer-moved"
+
+
 class GateNotFoundError(RefusedError):
     """No such gate."""
 

@@ -33,8 +33,8 @@ from .clock import SystemClock, micros, new_uuid
 from .failpoint import failpoint
 from .gates import GateRow
 from .mapper import event_id, evidence_of
-from .memory_views import MemoryViews
 from .memory_gates import MemoryGates
+from .memory_views import MemoryViews
 from .proof_memory import MemoryProofs
 from .sql_store import check_seen
 from .store import (

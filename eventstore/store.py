@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from ..domain.lease import Token
     from .append import Append, Stored
-    from .views import Views
     from .gates import GateAnswer, GateEntry, GateState
+    from .views import Views
 
 JobRow = dict[str, Any]
 

@@ -82,9 +82,7 @@ class Execution:
             return await self._storage_fault(error, "")
         while True:
             group = operation.units_per_commit
-            book = Book(
-                self.log, self.held, self.control, gates=self._jobs.gates, units_per_commit=group, redo=retried
-            )
+            book = Book(self.log, self.held, self.control, gates=self._jobs.gates, units_per_commit=group, redo=retried)
             try:
                 result = await self._flushed(book, self._call(operation, book, args))
             except BaseException as error:  # noqa: BLE001 - sorted out below; what is not ours is raised again
