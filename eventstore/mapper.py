@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 _ALL: Final[tuple[type[Any], ...]] = (
     *events.ALL,
     *queue.ALL,
+    *gate.ALL,
     *log_events.ALL,
     *recovery.ALL,
     *security.ALL,
     JobSnapshot,
 )
-_ALL: Final[tuple[type[Any], ...]] = (*events.ALL, *queue.ALL, *gate.ALL, *log_events.ALL, *recovery.ALL, JobSnapshot)
 _CLASSES: Final[dict[str, type[Any]]] = {cls.TOPIC: cls for cls in _ALL}
 
 

@@ -156,7 +156,15 @@ STATE: dict[str, Any] = {
     "wish": "pause",
 }
 
-CLASSES: tuple[type[Any], ...] = (*events.ALL, *queue.ALL, *gate.ALL, *log_events.ALL, *recovery.ALL, *security.ALL, JobSnapshot)
+CLASSES: tuple[type[Any], ...] = (
+    *events.ALL,
+    *queue.ALL,
+    *gate.ALL,
+    *log_events.ALL,
+    *recovery.ALL,
+    *security.ALL,
+    JobSnapshot,
+)
 
 
 def sample(cls: type[Any]) -> Any:
