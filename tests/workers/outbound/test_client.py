@@ -129,6 +129,7 @@ def test_the_environment_has_no_say(monkeypatch: pytest.MonkeyPatch) -> None:
         ("deflate", zlib.compress(b"text" * 100)[2:-4]),
         ("identity", b"text" * 100),
     ],
+    ids=["gzip", "two-members", "deflate", "raw-deflate", "identity"],  # else the ids hold the time
 )
 def test_a_packed_body_is_unpacked(encoding: str, body: bytes) -> None:
     assert given(always(answer(200, body, ("Content-Encoding", encoding)))).body == b"text" * 100
