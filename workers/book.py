@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..eventstore.gates import GateLimits
     from .commands.held import Held
     from .commands.log import JobLog
+    from .outbound.clients import Clients
     from .redo import Redo
 
 STEPS_LIMIT: Final = 10_000
@@ -63,10 +64,12 @@ class Book:
         control: Control,
         *,
         gates: Mapping[str, GateLimits] = MappingProxyType({}),
+        clients: Clients | None = None,
         units_per_commit: int = 1,
         redo: Redo | None = None,
     ) -> None:
-        self.log, self.held, self.control, self.gates, self.redo = log, held, control, gates, redo
+        self.log, self.held, self.control, self.redo = log, held, control, redo
+        self.gates, self.clients = gates, clients
         job = held.job
         cursor = job.cursor if isinstance(job.cursor, dict) else {}
         self.marks: dict[str, Any] = dict(cursor)  #: per verb name: where it goes on

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
-import traceback
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -37,13 +35,14 @@ from .errors import (
     Stopped,
     UnknownKindError,
 )
+from .faults import asked_for, category_of, describe, fingerprint
+from .outbound.clients import Clients
 from .redaction import Redaction
 from .run import Run, SyncRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from concurrent.futures import Executor
-    from datetime import datetime
 
     from .commands.held import Held
     from .commands.log import JobLog
@@ -62,13 +61,32 @@ _LOST: Final = "lease-lost"
 class Execution:
     """One claimed job in this worker."""
 
-    def __init__(self, log: JobLog, held: Held, jobs: Jobs, readers: Executor, threads: Executor) -> None:
+    def __init__(
+        self,
+        log: JobLog,
+        held: Held,
+        jobs: Jobs,
+        readers: Executor,
+        threads: Executor,
+        *,
+        clients: Clients | None = None,
+    ) -> None:
         self.log, self.held, self.control = log, held, Control()
+        self._clients = clients
         self._jobs, self._readers, self._threads = jobs, readers, threads
         self.began = log.clock.monotonic()
 
     async def run(self) -> str:
         """Run it; returns what became of it, for the worker's log."""
+        if self._clients is not None:
+            return await self._run(self._clients)
+        clients = Clients(self.log)
+        try:
+            return await self._run(clients)
+        finally:
+            await clients.close()
+
+    async def _run(self, clients: Clients) -> str:
         try:
             operation = self._jobs.get(self.held.kind)
             args = operation.decode(self.held.job.args)
@@ -82,7 +100,15 @@ class Execution:
             return await self._storage_fault(error, "")
         while True:
             group = operation.units_per_commit
-            book = Book(self.log, self.held, self.control, gates=self._jobs.gates, units_per_commit=group, redo=retried)
+            book = Book(
+                self.log,
+                self.held,
+                self.control,
+                gates=self._jobs.gates,
+                clients=clients,
+                units_per_commit=group,
+                redo=retried,
+            )
             try:
                 result = await self._flushed(book, self._call(operation, book, args))
             except BaseException as error:  # noqa: BLE001 - sorted out below; what is not ours is raised again
@@ -199,7 +225,7 @@ class Execution:
         logger.warning("job %s, unit %r: %s", self.held.job_id, book.unit, text, exc_info=later is None)
         unit = book.unit or "body"
         failpoint("retry.classified")
-        when = {} if later is None else _asked_for(later, self.log.now())
+        when = {} if later is None else asked_for(later, self.log.now())
         retry = partial(self.held.schedule_retry, unit, category=category, text=text, **when)
         try:
             outcome = await self._settle("retry", retry, raising=ExhaustedError)
@@ -241,36 +267,3 @@ class Execution:
             logger.log(level, "job %s is left to its next holder: %s", self.held.job_id, error)
             return "left"
         return outcome
-
-
-def _asked_for(later: RetryLater, now: datetime) -> dict[str, Any]:
-    """When the operation or its provider wants to be tried again, and who says so."""
-    if isinstance(later, ProviderWaits):
-        return {"next_attempt_at": later.until, "origin": later.origin, "lengthens": later.lengthens}
-    if later.at is not None:
-        return {"next_attempt_at": later.at, "origin": "date"}
-    return {"next_attempt_at": now + later.after, "origin": "delta"} if later.after else {}
-
-
-def category_of(error: BaseException) -> str:
-    """What kind of fault an exception of the user's is; by its class, never by its text."""
-    if isinstance(error, ConnectionError | TimeoutError):
-        return "network"
-    if isinstance(error, OSError):
-        return "storage"
-    return "error"
-
-
-def describe(error: BaseException) -> str:
-    """The text of any exception, also of one whose ``__str__`` is broken: a failure can always be stored."""
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 - the user's own; its class must do
-        return f"{type(error).__qualname__} (its text can't be read)"
-
-
-def fingerprint(error: BaseException) -> str:
-    """Same place, same fingerprint: a hash over file and function of the frames."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = "|".join(f"{frame.filename.rsplit('/', 1)[-1]}:{frame.name}" for frame in frames)
-    return hashlib.sha256(f"{type(error).__qualname__}|{place}".encode()).hexdigest()[:12]

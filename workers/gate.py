@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..domain import identity, storable
 from ..domain.errors import InvalidFieldError, JobLogError
-from ..eventstore.clock import micros, moment
+from ..eventstore.clock import micros, moment, pause_soon
 from ..eventstore.gates import GateEntry
 from .errors import ProviderWaits, Stopped
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..eventstore.gates import GateAnswer
     from .book import Book
     from .errors import RetryLater
+    from .outbound.exchange import Response
 
     Headers = Mapping[str, str] | Iterable[tuple[str, str]]
 
@@ -29,6 +30,7 @@ logger = logging.getLogger(__name__)
 
 #: A turn that is further away gives lease and slot back.
 MOMENT: Final = 1.0
+_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _LOOK_AGAIN: Final = 0.05  #: at a full gate, seconds
 
 
@@ -71,9 +73,14 @@ class Passage:
             raise Stopped("gate", moment(answer.at) if answer.why == "turn" else None, gate=self.name)
         return min(seconds, MOMENT)
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether it holds a slot."""
+        return self._answer is not None and self._answer.counted
+
     def leave(self) -> None:
         """Give the slot back."""
-        if self._answer is None or not self._answer.counted:
+        if not self.is_counted:
             return
         try:
             self._book.log.store.leave_gate(self.name, self._entry.entry)
@@ -141,7 +148,7 @@ class SyncTurn(_BaseTurn):
 class Turn(_BaseTurn):
     """A request that was let go, on an event loop."""
 
-    def __init__(self, passage: Passage, readers: Executor) -> None:
+    def __init__(self, passage: Passage, readers: Executor | None) -> None:
         super().__init__(passage)
         self._readers = readers
 
@@ -156,3 +163,91 @@ class Turn(_BaseTurn):
         """As ``SyncTurn.answered``."""
         if (error := await self._off_the_loop(self._passage.judged, status, headers)) is not None:
             raise error
+
+
+class _BaseGate:
+    """A gate as a run sees it."""
+
+    def __init__(self, book: Book, provider: str, credential: str, hosts: tuple[str, ...]) -> None:
+        if hosts and not credential:
+            raise InvalidFieldError("credential", "none is named for these hosts", "give its reference")
+        self._book, self._provider, self._reference, self._hosts = book, provider, credential, hosts
+        self._open: list[Passage] = []
+
+    def _passage(self) -> Passage:
+        return Passage(self._book, self._provider, self._reference)
+
+    async def _requested(self, around: Callable[[], Gate], method: str, url: str, options: dict[str, Any]) -> Response:
+        """One call of the client, each hop of it behind the gate."""
+        clients, tenant = self._book.clients, self._book.held.job.tenant
+        assert clients is not None  # noqa: S101 - a run always has them
+        if self._hosts:
+            options["credential"] = clients.credential(self._reference, self._hosts, tenant=tenant)
+        if method.upper() not in _SAFE:
+            options.setdefault("unit_id", self._book.unit_id())
+        return await clients.client().request(method, url, around=around, **options)
+
+
+class Gate(_BaseGate):
+    """On an event loop; ``async with`` lets one request go."""
+
+    def __init__(
+        self, book: Book, provider: str, credential: str, hosts: tuple[str, ...], readers: Executor | None
+    ) -> None:
+        super().__init__(book, provider, credential, hosts)
+        self._readers = readers
+
+    async def __aenter__(self) -> Turn:
+        """Wait for the turn and the slot."""
+        passage, loop = self._passage(), asyncio.get_running_loop()
+        while (seconds := await loop.run_in_executor(self._readers, passage.wait)) is not None:
+            await pause_soon(seconds)
+        self._open.append(passage)
+        return Turn(passage, self._readers)
+
+    async def __aexit__(self, *_: object) -> None:
+        """Give the slot back."""
+        passage = self._open.pop()
+        if passage.is_counted:
+            await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._readers, passage.leave))
+
+    async def request(self, method: str, url: str, **options: Any) -> Response:
+        """Send one request through the bounded, guarded client, each hop of it behind the gate.
+
+        *options* as in ``OutboundClient.request``; what changes something carries ``run.unit_id`` as idempotency key.
+
+        Raises:
+            RetryLater: it may do better later; ``ProviderWaits`` with the provider's instant.
+            NeedsOperator: the credential is missing or not accepted.
+            Fatal: anything else.
+        """
+        return await self._requested(self._again, method, url, options)
+
+    def _again(self) -> Gate:
+        return Gate(self._book, self._provider, self._reference, (), self._readers)
+
+
+class SyncGate(_BaseGate):
+    """In a thread; ``with`` lets one request go."""
+
+    def __enter__(self) -> SyncTurn:
+        """Wait for the turn and the slot."""
+        passage = self._passage()
+        while (seconds := passage.wait()) is not None:
+            self._book.control.wait(seconds)
+        self._open.append(passage)
+        return SyncTurn(passage)
+
+    def __exit__(self, *_: object) -> None:
+        """Give the slot back."""
+        self._open.pop().leave()
+
+    def request(self, method: str, url: str, **options: Any) -> Response:
+        """As ``Gate.request``, on the worker's loop."""
+        clients = self._book.clients
+        assert clients is not None  # noqa: S101 - a run always has them
+        call = self._requested(self._again, method, url, options)
+        return asyncio.run_coroutine_threadsafe(call, clients.loop).result()
+
+    def _again(self) -> Gate:
+        return Gate(self._book, self._provider, self._reference, (), None)

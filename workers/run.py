@@ -18,7 +18,7 @@ from ..eventstore.failpoint import failpoint
 from . import atomic, batch, children, items, marks
 from .commands import drive
 from .errors import AtomicUnavailableError
-from .gate import Passage, SyncTurn, Turn
+from .gate import Gate, SyncGate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator
@@ -90,9 +90,6 @@ class _BaseRun:
         if mine.get_backend_name() == "sqlite":
             return Path(mine.database or "").resolve() == Path(url.database or "").resolve()
         return (mine.host, mine.port or 5432, mine.database) == (url.host, url.port or 5432, url.database)
-
-    def _passage(self, provider: str, credential: str) -> Passage:
-        return Passage(self._book, provider, credential)
 
     def _wake_at(self, seconds: float) -> tuple[str, datetime]:
         self._sleeps += 1
@@ -250,21 +247,16 @@ class Run(_BaseRun):
         made = await self._drive(children.spawning(self._book, operation, args, key, options))
         return Child(made, self)
 
-    @asynccontextmanager
-    async def gate(self, provider: str, *, credential: str = "") -> AsyncIterator[Turn]:
-        """One request's passage through the gate of *provider* (and *credential*): its turn is waited for, its slot held.
+    def gate(self, provider: str, *, credential: str = "", hosts: tuple[str, ...] = ()) -> Gate:
+        """The gate of *provider* (and *credential*, a reference that is sent to *hosts* only).
 
-        More than a moment away, the job gives lease and slot back until then; the unit in flight is tried again, and
-        that is no attempt.  ``turn.answered(status, headers)`` tells the gate what the provider said.
+        ``async with run.gate("crm") as turn``: one request of your own client, when its turn has come, with its slot;
+        ``await turn.answered(status, headers)`` tells the gate what the provider said.  ``await run.gate("crm").request(…)``:
+        the same with the bounded client that never goes inside.
+
+        A turn more than a moment away gives lease and slot back until then; that is no attempt of the unit in flight.
         """
-        passage = self._passage(provider, credential)
-        loop = asyncio.get_running_loop()
-        while (seconds := await loop.run_in_executor(self._readers, passage.wait)) is not None:
-            await pause_soon(seconds)
-        try:
-            yield Turn(passage, self._readers)
-        finally:
-            await asyncio.shield(loop.run_in_executor(self._readers, passage.leave))
+        return Gate(self._book, provider, credential, hosts, self._readers)
 
     async def sleep(self, seconds: float) -> None:
         """Wait; more than a second gives the lease and the slot back, and the instant is stored."""
@@ -328,16 +320,9 @@ class SyncRun(_BaseRun):
         """As ``Run.spawn``."""
         return SyncChild(self._drive(children.spawning(self._book, operation, args, key, options)), self)
 
-    @contextmanager
-    def gate(self, provider: str, *, credential: str = "") -> Iterator[SyncTurn]:
+    def gate(self, provider: str, *, credential: str = "", hosts: tuple[str, ...] = ()) -> SyncGate:
         """As ``Run.gate``."""
-        passage = self._passage(provider, credential)
-        while (seconds := passage.wait()) is not None:
-            self._book.control.wait(seconds)
-        try:
-            yield SyncTurn(passage)
-        finally:
-            passage.leave()
+        return SyncGate(self._book, provider, credential, hosts)
 
     def sleep(self, seconds: float) -> None:
         """As ``Run.sleep``; woken when the worker stops."""

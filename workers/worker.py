@@ -17,6 +17,7 @@ from ..eventstore.failpoint import failpoint
 from . import presence
 from .commands import claiming
 from .executor import Execution
+from .outbound.clients import Clients
 from .renewal import Renewal
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ class Worker:
         threads = ThreadPoolExecutor(self.settings.slots, thread_name_prefix="joblog-unit")
         claimer = ThreadPoolExecutor(1, thread_name_prefix="joblog-claimer")
         self._pools = (readers, threads, claimer)
+        self._clients = Clients(self.log, actor=self.name)
         ticket = self.log.waker.subscribe(self._nudge, ready_only=True)
         failpoint("startup.begun")
         self._announce()
@@ -107,6 +109,7 @@ class Worker:
         finally:
             self.alive = False
             self.log.waker.unsubscribe(ticket)
+            await self._clients.close()
             self._renewal.stop()
             for pool in self._pools:
                 pool.shutdown(wait=False, cancel_futures=True)
@@ -247,7 +250,8 @@ class Worker:
 
     def _begin(self, held: Held) -> None:
         assert self._loop is not None  # noqa: S101 - set by serve
-        execution = Execution(self.log, held, self.jobs, self._pools[0], self._pools[1])
+        readers, threads, _ = self._pools
+        execution = Execution(self.log, held, self.jobs, readers, threads, clients=self._clients)
         execution.control.presence_fd = self._presence.fd if self._presence is not None else None
         self._renewal.add(held)
         task = self._loop.create_task(execution.run(), name=f"job {held.job_id}")
