@@ -64,6 +64,14 @@ FOLLOWER_POINTS: Final = (
     "export.published",
     "import.before_commit",
     "import.after_commit",
+    "backup.copied",
+    "backup.packed",
+    "backup.verified",
+    "backup.published",
+    "restore.verified",
+    "restore.raised",
+    "restore.kept",
+    "restore.replaced",
 )
 
 #: Points of the workers, which run on top of the log.

@@ -55,6 +55,10 @@ COMMANDS: Final[dict[str, dict[str, Entry]]] = {
         "heads": Entry("heads", "Sign the log, and list what was signed."),
         "export": Entry("export", "Write the log, or a range of it, into a file that can be checked anywhere."),
         "import-log": Entry("export", "Fill an empty log with an export."),
+        "backup": Entry("backup", "Make a verified copy of the log while it is written."),
+        "restore": Entry(
+            "backup", "Put a backup in the place of the log, under a new epoch; what was there is kept beside it."
+        ),
         "doctor": Entry("doctor", "Check the database, the log and the workers."),
         "migrate": Entry("schema", "Bring the schema to this version, or check it."),
         "projections": Entry("projections", "List, follow, rebuild and verify what is derived from the log."),

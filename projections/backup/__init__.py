@@ -1,0 +1,1 @@
+"""Backups of the log itself: made while it is written, verified before they count, and restored under a new epoch."""
