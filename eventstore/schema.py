@@ -334,6 +334,17 @@ credentials = sa.Table(
     sqlite_with_rowid=False,
 )
 
+#: Mail that is still to be sent; the log has its id and digest only, and what was sent is removed here.
+letters = sa.Table(
+    "letters",
+    metadata,
+    _col("id", Text, primary_key=True),
+    _col("digest", Text),
+    _col("content", sa.LargeBinary),
+    _col("created_at", Big),
+    sqlite_with_rowid=False,
+)
+
 tree_tiles = sa.Table(
     "tree_tiles",
     metadata,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     import sqlalchemy as sa
 
+    from ..eventstore.store import Store
     from .book import Book
     from .registry import ChildOptions, Operation
     from .sources import Source
@@ -68,6 +69,11 @@ class _BaseRun:
         """Grows with each grant of the job: whoever checks it refuses a former holder."""
         epoch, grant = self._book.held.token
         return f"{epoch}.{grant}"
+
+    @property
+    def store(self) -> Store:
+        """The log's store; for operations that come with joblog."""
+        return self._book.log.store
 
     def now(self) -> datetime:
         """The store's time, as this process estimates it."""

@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 def builtin() -> Jobs:
     """A registry of everything that comes with joblog."""
     from ..registry import Jobs
-    from .import_file import register
+    from . import import_file, mail_send
 
     jobs = Jobs()
-    register(jobs)
+    import_file.register(jobs)
+    mail_send.register(jobs)
     return jobs

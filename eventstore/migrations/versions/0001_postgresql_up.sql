@@ -293,6 +293,14 @@ CREATE INDEX leases_queue ON leases (queue)
 --;
 CREATE INDEX leases_until ON leases (lease_until)
 --;
+CREATE TABLE letters (
+	id TEXT COLLATE "C" NOT NULL, 
+	digest TEXT COLLATE "C" NOT NULL, 
+	content BYTEA NOT NULL, 
+	created_at BIGINT NOT NULL, 
+	PRIMARY KEY (id)
+)
+--;
 CREATE TABLE log_state (
 	id SMALLINT NOT NULL, 
 	store_id UUID NOT NULL, 

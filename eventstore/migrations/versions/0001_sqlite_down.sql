@@ -28,6 +28,8 @@ DROP TABLE outbox
 --;
 DROP TABLE log_state
 --;
+DROP TABLE letters
+--;
 DROP TABLE leases
 --;
 DROP TABLE jobs_1

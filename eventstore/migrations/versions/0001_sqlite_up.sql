@@ -302,6 +302,15 @@ CREATE INDEX leases_queue ON leases (queue)
 --;
 CREATE INDEX leases_until ON leases (lease_until)
 --;
+CREATE TABLE letters (
+	id TEXT NOT NULL, 
+	digest TEXT NOT NULL, 
+	content BLOB NOT NULL, 
+	created_at INTEGER NOT NULL, 
+	PRIMARY KEY (id)
+)
+ WITHOUT ROWID
+--;
 CREATE TABLE log_state (
 	id SMALLINT NOT NULL, 
 	store_id BLOB NOT NULL, 

@@ -5,7 +5,6 @@ import base64
 import io
 import json
 import logging
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,14 +21,13 @@ from joblog.workers.outbound.secrets import Secrets
 from joblog.workers.outbound.settings import client_for, credential_for
 from joblog.workers.registry import Jobs
 from joblog.workers.run import Run, SyncRun
-from joblog.workers.worker import Worker, WorkerSettings
 from tests.api.cli.terminal import joblog
 from tests.workers.outbound import servers
 from tests.workers.outbound.servers import answer, serving
+from tests.workers.outbound.working import run_all
 
 CANARY = 'c4n4ry-"v/77+\\x'
 MARKER = b"r3sp0nse-body-marker"
-ENDED = {"completed", "failed", "paused"}
 
 
 @pytest.fixture(autouse=True)
@@ -168,25 +166,6 @@ def work(log: JobLog) -> tuple[dict[str, str], list[servers.Asked]]:
             return statuses, server.asked
 
     return servers.run(scene())
-
-
-def run_all(log: JobLog, jobs: Jobs, ids: dict[str, Any]) -> dict[str, str]:
-    worker = Worker(log, jobs, WorkerSettings(slots=4))
-    thread = threading.Thread(target=worker.run)
-    thread.start()
-    changed = threading.Event()
-    ticket = log.waker.subscribe(changed.set)
-    statuses: dict[str, str] = {}
-    for _ in range(150):
-        statuses = {kind: str(log.job(job_id).status) for kind, job_id in ids.items()}
-        if set(statuses.values()) <= ENDED:
-            break
-        changed.wait(0.1)
-        changed.clear()
-    worker.stop()
-    thread.join()
-    log.waker.unsubscribe(ticket)
-    return statuses
 
 
 def shown(url: str) -> bytes:
