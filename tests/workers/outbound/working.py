@@ -10,8 +10,8 @@ from joblog.workers.worker import Worker, WorkerSettings
 ENDED = {"completed", "failed", "paused"}
 
 
-def run_all(log: JobLog, jobs: Jobs, ids: dict[str, Any]) -> dict[str, str]:
-    """What became of each job of *ids*."""
+def run_all(log: JobLog, jobs: Jobs, ids: dict[str, Any], until: set[str] = ENDED) -> dict[str, str]:
+    """What became of each job of *ids*, once all are *until*."""
     worker = Worker(log, jobs, WorkerSettings(slots=4))
     thread = threading.Thread(target=worker.run)
     thread.start()
@@ -20,7 +20,7 @@ def run_all(log: JobLog, jobs: Jobs, ids: dict[str, Any]) -> dict[str, str]:
     statuses: dict[str, str] = {}
     for _ in range(150):
         statuses = {kind: str(log.job(job_id).status) for kind, job_id in ids.items()}
-        if set(statuses.values()) <= ENDED:
+        if set(statuses.values()) <= until:
             break
         changed.wait(0.1)
         changed.clear()
