@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from ...domain.errors import StoreError
-from ..shapes import of_event
+from ...projections.feed.envelope import cloud_event
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
-    from ...eventstore.store import LoggedEvent
+    from ...eventstore.store import LoggedEvent, LogState
     from .auth import Principal
     from .service import Service
 
@@ -39,22 +39,13 @@ class Entry:
     json: bytes  #: as a CloudEvent
 
 
-def cloud_event(event: LoggedEvent, source: str, epoch: int) -> dict[str, Any]:
-    """An event in the envelope of CloudEvents 1.0; ``sequence`` and ``epoch`` are its place in the log."""
-    plain = of_event(event)
-    return {
-        "specversion": "1.0",
-        "id": plain["event_id"],
-        "source": source,
-        "type": plain["topic"],
-        "subject": plain["stream"],
-        "time": plain["time"],
-        "datacontenttype": "application/json",
-        "sequence": f"{event.position:020d}",
-        "epoch": str(epoch),
-        "version": str(event.version),
-        "data": plain["data"],
-    }
+def _encoded(events: Sequence[LoggedEvent], state: LogState) -> list[Entry]:
+    """As they go out."""
+    store_id, epoch = state.store_id, state.epoch
+    return [
+        Entry(event.position, event.stream_id, event.topic, orjson.dumps(cloud_event(event, store_id, epoch)))
+        for event in events
+    ]
 
 
 class Feed:
@@ -69,7 +60,7 @@ class Feed:
         self.stopped = asyncio.Event()
         self._wake = asyncio.Event()
         self._next: asyncio.Future[None] | None = None
-        self._source = ""
+        self._store_id: UUID | None = None
         self._owners: dict[UUID, tuple[str, str] | None] = {}
 
     # -- reading the log ---------------------------------------------------------------------------------------------
@@ -99,24 +90,17 @@ class Feed:
 
     def _read(self) -> bool:
         state = self._log.store.state()
-        if state.epoch != self.epoch or state.head < self.head or not self._source:
-            self._source = f"/joblog/{state.store_id}"
+        if state.epoch != self.epoch or state.head < self.head or self._store_id is None:
+            self._store_id = state.store_id
             self._tail.clear()
             self.epoch, self.head = state.epoch, state.head
             return False
         if state.head == self.head:
             return False
-        entries = self.encode(self._log.store.log(self.head, PAGE), state.epoch)
+        entries = _encoded(self._log.store.log(self.head, PAGE), state)
         self._tail.extend(entries)
         self.head = entries[-1].position if entries else self.head
         return len(entries) == PAGE
-
-    def encode(self, events: Sequence[LoggedEvent], epoch: int) -> list[Entry]:
-        """As they go out."""
-        return [
-            Entry(event.position, event.stream_id, event.topic, orjson.dumps(cloud_event(event, self._source, epoch)))
-            for event in events
-        ]
 
     # -- waiting -----------------------------------------------------------------------------------------------------
 
@@ -141,14 +125,14 @@ class Feed:
     # -- pages -------------------------------------------------------------------------------------------------------
 
     async def page(
-        self, after: int, limit: int, topics: Sequence[str], principal: Principal
+        self, after: int, limit: int, topics: Sequence[str], principal: Principal, known: tuple[int, int]
     ) -> tuple[list[Entry], int, int]:
         """What stands behind *after* that *principal* may see; how far was looked, and the epoch of it.
 
-        From memory if it is all there, else from the store.
+        From memory if it is all there and no older than what the caller knows (epoch, head), else from the store.
         """
-        epoch = self.epoch
-        if self._tail and self._tail[0].position <= after + 1 and after <= self.head:
+        epoch, in_reach = self.epoch, bool(self._tail) and self._tail[0].position <= after + 1
+        if in_reach and after <= self.head and known <= (epoch, self.head):
             found = list(self._newer(after, limit))
             upto = found[-1].position if found else after
             found = [entry for entry in found if not topics or entry.topic in topics]
@@ -165,10 +149,9 @@ class Feed:
         self, after: int, limit: int, topics: Sequence[str], principal: Principal
     ) -> tuple[list[Entry], int, int]:
         state = self._log.store.state()  # read first: all up to its head is in the page, or is not wanted
-        self._source = self._source or f"/joblog/{state.store_id}"
         events = self._log.store.log(after, limit, upto=state.head, topics=topics)
         upto = events[-1].position if len(events) == limit else state.head
-        entries = self.encode(events, state.epoch)
+        entries = _encoded(events, state)
         return self._seen(entries, principal) if principal.is_bound else entries, max(upto, after), state.epoch
 
     def _seen(self, entries: list[Entry], principal: Principal) -> list[Entry]:

@@ -15,6 +15,7 @@ from .route import Answer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ...eventstore.store import LogState
     from .feed import Entry
     from .route import Call
 
@@ -34,17 +35,17 @@ async def follow_log(call: Call) -> Answer | web.StreamResponse:
     if call.request.method == "HEAD":
         return Answer(b"")
     if EVENTS in accept:
-        return await _stream(call, _Sse(), after, topics, state.epoch)
+        return await _stream(call, _Sse(), after, topics, state)
     if NDJSON in accept:
-        return await _stream(call, _Lines(), after, topics, state.epoch)
-    return await _page(call, after, topics)
+        return await _stream(call, _Lines(), after, topics, state)
+    return await _page(call, after, topics, (state.epoch, state.head))
 
 
-async def _page(call: Call, after: int, topics: Sequence[str]) -> Answer:
+async def _page(call: Call, after: int, topics: Sequence[str], known: tuple[int, int]) -> Answer:
     feed, clock = call.service.feed, call.log.clock
     until = clock.monotonic() + min(call.query.wait, call.service.limits.wait_seconds)
     while True:
-        found, upto, epoch = await feed.page(after, call.query.limit, topics, call.principal)
+        found, upto, epoch = await feed.page(after, call.query.limit, topics, call.principal, known)
         left = until - clock.monotonic()
         if found or left <= 0 or feed.stopped.is_set():
             break
@@ -101,7 +102,9 @@ class _Lines:
         return b""
 
 
-async def _stream(call: Call, form: _Sse | _Lines, after: int, topics: Sequence[str], epoch: int) -> web.StreamResponse:
+async def _stream(
+    call: Call, form: _Sse | _Lines, after: int, topics: Sequence[str], state: LogState
+) -> web.StreamResponse:
     answer = web.StreamResponse(
         headers={"Content-Type": form.media, "X-Accel-Buffering": "no", "Cache-Control": "no-store"}
     )
@@ -111,7 +114,7 @@ async def _stream(call: Call, form: _Sse | _Lines, after: int, topics: Sequence[
     feed.followers += 1
     try:
         await answer.write(form.beginning)
-        await _send(call, form, answer, after, topics, epoch)
+        await _send(call, form, answer, after, topics, state)
         await answer.write_eof()
     except ConnectionError:
         pass  # the client went away, as clients do
@@ -121,18 +124,19 @@ async def _stream(call: Call, form: _Sse | _Lines, after: int, topics: Sequence[
 
 
 async def _send(
-    call: Call, form: _Sse | _Lines, answer: web.StreamResponse, after: int, topics: Sequence[str], epoch: int
+    call: Call, form: _Sse | _Lines, answer: web.StreamResponse, after: int, topics: Sequence[str], state: LogState
 ) -> None:
     """Pages until the end of the log, or for ever.  A client that reads slowly is waited for, and reads from the store."""
     feed, told = call.service.feed, after
+    epoch, known = state.epoch, (state.epoch, state.head)
     while not feed.stopped.is_set():
         try:
-            found, upto, now = await feed.page(after, PAGE, topics, call.principal)
+            found, upto, now = await feed.page(after, PAGE, topics, call.principal, known)
         except StoreError:  # the database is away: the stream goes on where it is, once it is back
             await feed.changed(_AWAY_SECONDS)
             await answer.write(form.ping)
             continue
-        if now not in {epoch, 0}:
+        if now != epoch:
             await answer.write(form.ended(now))
             return
         if found:

@@ -31,7 +31,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     ),
     Route(
         "POST",
-        "/api/v1/jobs/batch",
+        "/api/v1/batches",
         "jobs:write",
         submitting.submit_jobs,
         "Hand in many jobs",

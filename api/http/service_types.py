@@ -101,19 +101,20 @@ class FeedQuery(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class CloudEvent(Struct):
-    """An event of the log (CloudEvents 1.0)."""
+    """An event of the log (CloudEvents 1.0); `data` is the event as stored."""
 
     specversion: Literal["1.0"]
-    id: str | None
+    id: str
     source: str
     type: str
     subject: str
-    time: datetime
     datacontenttype: str
     sequence: str
+    position: str
+    streamversion: str
     epoch: str
-    version: str
-    data: dict[str, Any]
+    data: Any
+    time: str | UnsetType = UNSET
 
 
 class FeedPage(Struct):

@@ -110,7 +110,7 @@ def test_many_jobs_are_handed_in_at_once_each_with_its_own_answer(admin: Client,
     jobs.append({"kind": "import", "key": keys[0], "args": "other"})
     jobs.append({"kind": "import", "key": a_key(), "args": {"secret": "abc"}})
 
-    reply = admin.post(f"{JOBS}/batch", {"jobs": jobs})
+    reply = admin.post("/api/v1/batches", {"jobs": jobs})
 
     assert reply.status == 200
     codes = [item.get("code") for item in reply.json["items"]]

@@ -1,0 +1,217 @@
+"""Following the log over HTTP: in order, without gaps or repeats, from any place that is still the same log's."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from uuid import UUID
+
+import pytest
+
+from joblog.api.http import auth
+from joblog.api.http.server import HttpServer
+from joblog.domain.job import Actor
+from joblog.domain.spec import JobSpec
+from joblog.workers.commands.log import JobLog
+from tests.api.http.client import PATIENCE, Client, a_token
+
+FEED = "/api/v1/feed"
+
+
+class Stream:
+    """An open stream of server-sent events."""
+
+    def __init__(self, answer: http.client.HTTPResponse) -> None:
+        self.answer = answer
+
+    def events(self, count: int) -> list[tuple[str, str, dict[str, object]]]:
+        """The next events: id, type, data."""
+        found: list[tuple[str, str, dict[str, object]]] = []
+        fields: dict[str, str] = {}
+        while len(found) < count:
+            line = self.answer.readline().decode()
+            assert line, "the stream ended"
+            if line == "\n":
+                if "data" in fields:
+                    found.append((fields.get("id", ""), fields["event"], json.loads(fields["data"])))
+                fields = {}
+            else:
+                name, _, value = line.rstrip("\n").partition(": ")
+                fields[name] = value
+        return found
+
+    def is_ended(self) -> bool:
+        """Read to the end; a stream that goes on runs into the time-out."""
+        try:
+            while self.answer.readline():
+                pass
+        except (http.client.HTTPException, ConnectionError):
+            return True
+        return True
+
+    def next_id(self) -> str:
+        """The next id, whether or not it has an event."""
+        while not (line := self.answer.readline().decode()).startswith("id: "):
+            assert line, "the stream ended"
+        return line.removeprefix("id: ").strip()
+
+
+@contextmanager
+def streaming(client: Client, query: str = "", **headers: str) -> Iterator[Stream]:
+    connection = http.client.HTTPConnection("127.0.0.1", client.port, timeout=PATIENCE)
+    sent = {"Authorization": f"Bearer {client.token}", "Accept": "text/event-stream"}
+    sent |= {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request("GET", f"{FEED}{query}", headers=sent)
+    try:
+        answer = connection.getresponse()
+        assert (answer.status, answer.getheader("Content-Type")) == (200, "text/event-stream"), answer.read()
+        yield Stream(answer)
+    finally:
+        connection.close()
+
+
+def submit(log: JobLog, count: int = 1, **more: str) -> list[UUID]:
+    return [log.submit(JobSpec("import", n, **more)).job_id for n in range(count)]  # type: ignore[arg-type]
+
+
+def test_pages_cover_the_log_once_and_say_where_to_go_on(admin: Client, log: JobLog) -> None:
+    submit(log, 5)
+    log.claim("w", limit=2)
+    seen: list[int] = []
+    place = "0"
+    while items := (page := admin.good(f"{FEED}?limit=3&after={place}"))["items"]:
+        seen += [int(item["position"]) for item in items]
+        place = page["next"]
+
+    assert seen == list(range(1, 8))
+    assert (place, page["high_water"]) == ("1:7", 7)
+    first = admin.good(f"{FEED}?limit=1")["items"][0]
+    assert (first["type"], first["epoch"], first["data"]["kind"]) == ("joblog.job.submitted", "1", "import")
+
+
+def test_topics_are_chosen_and_the_place_moves_over_the_others(admin: Client, log: JobLog) -> None:
+    submit(log, 3)
+    log.claim("w", limit=1)
+
+    page = admin.good(f"{FEED}?topics=joblog.job.claimed")
+
+    assert [item["type"] for item in page["items"]] == ["joblog.job.claimed"]
+    assert admin.good(f"{FEED}?topics=joblog.job.claimed&after={page['next']}")["next"] == "1:4"
+
+
+def test_a_long_poll_is_answered_by_the_next_event(admin: Client, log: JobLog) -> None:
+    submitting = threading.Timer(0.2, submit, [log])
+    submitting.start()
+    page = admin.good(f"{FEED}?after=0&wait=25")
+    submitting.join()
+
+    assert [item["position"] for item in page["items"]] == ["1"]
+    assert admin.good(f"{FEED}?after={page['next']}&wait=0.05")["items"] == []
+
+
+def test_a_stream_tells_what_stands_and_what_comes(admin: Client, log: JobLog) -> None:
+    submit(log, 2)
+    with streaming(admin, "?after=0") as stream:
+        assert [place for place, _, _ in stream.events(2)] == ["1:1", "1:2"]
+        submit(log, 2)
+        [third, fourth] = stream.events(2)
+        assert (third[0], fourth[0], fourth[1]) == ("1:3", "1:4", "joblog.job.submitted")
+        assert fourth[2]["position"] == "4"
+
+
+def test_a_stream_goes_on_behind_the_last_id(admin: Client, log: JobLog) -> None:
+    submit(log, 4)
+    with streaming(admin, "?after=0", Last_Event_ID="1:2") as stream:
+        assert [place for place, _, _ in stream.events(2)] == ["1:3", "1:4"]
+
+
+def test_a_stream_without_a_place_begins_at_the_end(admin: Client, log: JobLog) -> None:
+    submit(log, 3)
+    with streaming(admin) as stream:
+        submit(log, 1)
+        [(place, _, _)] = stream.events(1)
+        assert place == "1:4"
+
+
+def test_a_bound_stream_passes_over_others_and_still_has_a_place(log: JobLog, server: HttpServer) -> None:
+    red = Client(server.port, a_token(log, "feed:read", tenant="red"))
+    submit(log, 2, tenant="blue")
+    with streaming(red, "?after=0") as stream:
+        assert stream.next_id() == "1:2"
+        [mine] = submit(log, 1, tenant="red")
+        [(place, _, data)] = stream.events(1)
+        assert (place, data["subject"]) == ("1:3", str(mine))
+
+
+def test_many_events_are_streamed_from_the_store_and_then_from_memory(admin: Client, log: JobLog) -> None:
+    specs = [JobSpec("import", n) for n in range(1100)]
+    log.submit_many(specs)
+    with streaming(admin, "?after=0") as stream:
+        places = [int(place.partition(":")[2]) for place, _, _ in stream.events(1100)]
+        log.submit_many([JobSpec("import", -n) for n in range(1, 1101)])
+        places += [int(place.partition(":")[2]) for place, _, _ in stream.events(1100)]
+
+    assert places == list(range(1, 2201))
+
+
+def test_lines_end_with_how_far_they_go(admin: Client, log: JobLog) -> None:
+    submit(log, 3)
+
+    reply = admin.get(f"{FEED}?after=1", Accept="application/x-ndjson")
+
+    assert reply.headers["content-type"] == "application/x-ndjson"
+    *events, last = [json.loads(line) for line in reply.body.splitlines()]
+    assert ([event["position"] for event in events], last) == (["2", "3"], {"next": "1:3"})
+
+
+@pytest.mark.parametrize("place", ["x", "1:", "-1", "1:2:3", "99999999999999999999", "\u0661"])
+def test_what_is_no_place_is_refused(on_file: Client, place: str) -> None:
+    from urllib.parse import quote
+
+    assert on_file.get(f"{FEED}?after={quote(place)}").code == "bad-cursor"
+
+
+def test_a_place_of_another_epoch_or_past_the_end_is_refused_loudly(admin: Client, log: JobLog) -> None:
+    submit(log, 2)
+    assert admin.get(f"{FEED}?after=1:3").code == "stale-cursor"
+    log.raise_epoch(Actor("ada"), reason="restored")
+
+    stale = admin.get(f"{FEED}?after=1:2", Accept="text/event-stream")
+
+    assert (stale.status, stale.code) == (409, "stale-cursor")
+    assert [item["epoch"] for item in admin.good(f"{FEED}?after=2:2")["items"]] == ["2"]
+
+
+def test_an_open_stream_ends_when_the_epoch_is_raised(admin: Client, log: JobLog) -> None:
+    submit(log, 1)
+    with streaming(admin, "?after=0") as stream:
+        stream.events(1)
+        log.raise_epoch(Actor("ada"), reason="restored")
+        [(_, kind, data)] = stream.events(1)
+        assert (kind, data) == ("epoch", {"epoch": "2"})
+        assert stream.answer.read() == b""
+
+
+def test_an_open_stream_ends_when_its_token_is_revoked(
+    log: JobLog, server: HttpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("joblog.api.http.service._STILL_SECONDS", 0.0)
+    client = Client(server.port, a_token(log, "feed:read", name="soon-gone"))
+    with streaming(client, "?after=0") as stream:
+        submit(log, 1)
+        stream.events(1)
+        auth.revoke(log, "soon-gone")
+        submit(log, 2)
+        assert stream.is_ended()
+
+
+def test_a_service_that_stops_ends_its_streams(log: JobLog, server: HttpServer) -> None:
+    client = Client(server.port, a_token(log, "feed:read"))
+    with streaming(client, "?after=0") as stream:
+        submit(log, 1)
+        stream.events(1)
+        server.stop()
+        assert stream.answer.read() == b""

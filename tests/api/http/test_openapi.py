@@ -1,0 +1,109 @@
+"""The OpenAPI document: made of the routes, kept as a snapshot, and what the service really does."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, settings
+from openapi_spec_validator import validate
+
+from joblog.api.http import openapi
+from joblog.api.http.guard import Limits
+from joblog.api.http.routes import ROUTES
+from joblog.domain.spec import JobSpec
+from joblog.workers.commands.log import JobLog
+from tests.api.http.client import Client, a_key, a_token, serving
+
+SNAPSHOT = Path(__file__).parents[3] / "docs" / "openapi.json"
+
+
+def document() -> dict[str, Any]:
+    return openapi.build(ROUTES, "0.1.0")
+
+
+def test_the_document_is_valid_openapi_3_1() -> None:
+    validate(document())
+
+
+def test_the_document_is_the_snapshot() -> None:
+    """Set JOBLOG_TEST_WRITE=1 to write a new one, and look at the difference."""
+    made = json.dumps(document(), indent=2, ensure_ascii=False) + "\n"
+    if os.environ.get("JOBLOG_TEST_WRITE"):
+        SNAPSHOT.write_text(made, encoding="utf-8")
+    assert made == SNAPSHOT.read_text(encoding="utf-8")
+
+
+def test_the_service_serves_the_document(on_file: Client) -> None:
+    assert Client(on_file.port).good("/api/openapi.json")["paths"].keys() == document()["paths"].keys()
+
+
+def test_every_answer_is_of_its_type(on_file: Client, sqlite_log: JobLog) -> None:
+    """Field by field, nothing more and nothing less, for a job that has everything."""
+    job_id = on_file.submit(args={"n": 1}, exclusive_key="x", tags=["a"])
+    on_file.post("/api/v1/queues/default/limit", {"slots": 5})
+    [claim] = on_file.post("/api/v1/claims", {"worker": "w"}).json["claims"]
+    base = f"/api/v1/claims/{job_id}"
+    on_file.post(f"{base}/advance", {"token": claim["token"], "unit": "u", "evidence": 1})
+    for route in ROUTES:
+        if route.method != "GET" or route.answer in {None, dict}:
+            continue
+        path = re.sub(r"\{unit[^}]*\}", "u", route.path.replace("{id}", job_id))
+        answer = on_file.good(path)
+        made = msgspec.to_builtins(msgspec.convert(answer, route.answer))
+        assert keys(made) == keys(answer), path
+
+
+def keys(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: keys(one) for name, one in value.items()}
+    return [keys(one) for one in value] if isinstance(value, list) else None
+
+
+# -- what a stranger's client would find -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, str, str]]:
+    """Port, token and a job of a service that is asked all kinds of things."""
+    path = tmp_path_factory.mktemp("openapi") / "joblog.db"
+    with JobLog.open(f"sqlite:///{path}") as log, serving(log, limits=Limits(wait_seconds=0)) as server:
+        job_id = log.submit(JobSpec("import", {"n": 1})).job_id
+        yield server.port, a_token(log, "admin"), str(job_id)
+
+
+#: Rights have a test of their own; whether a good request finds its job is chance.
+OTHERS: list[Any] = schemathesis.checks.CHECKS.get_by_names(["ignored_auth", "positive_data_acceptance"])
+schema = schemathesis.openapi.from_dict(document())
+
+
+@schema.parametrize()
+@settings(
+    max_examples=12,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+def test_no_request_breaks_the_service_and_every_answer_is_as_documented(
+    case: schemathesis.Case[Any], place: tuple[int, str, str]
+) -> None:
+    port, token, job_id = place
+    if "id" in (case.path_parameters or {}) and len(repr(case.query)) % 2:
+        case.path_parameters = {**case.path_parameters, "id": job_id}  # some of them meet a job
+    headers = {"Authorization": f"Bearer {token}"}
+    if case.headers and "Idempotency-Key" in case.headers and len(str(case.headers["Idempotency-Key"])) > 19:
+        headers["Idempotency-Key"] = a_key()
+    case.call_and_validate(
+        base_url=f"http://127.0.0.1:{port}",
+        headers=headers,
+        excluded_checks=OTHERS,
+    )
