@@ -110,9 +110,8 @@ class CloudEvent(Struct):
     subject: str
     datacontenttype: str
     sequence: str
-    position: str
-    streamversion: str
     epoch: str
+    version: str
     data: Any
     time: str | UnsetType = UNSET
 

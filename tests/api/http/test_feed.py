@@ -83,7 +83,7 @@ def test_pages_cover_the_log_once_and_say_where_to_go_on(admin: Client, log: Job
     seen: list[int] = []
     place = "0"
     while items := (page := admin.good(f"{FEED}?limit=3&after={place}"))["items"]:
-        seen += [int(item["position"]) for item in items]
+        seen += [int(item["sequence"]) for item in items]
         place = page["next"]
 
     assert seen == list(range(1, 8))
@@ -108,7 +108,7 @@ def test_a_long_poll_is_answered_by_the_next_event(admin: Client, log: JobLog) -
     page = admin.good(f"{FEED}?after=0&wait=25")
     submitting.join()
 
-    assert [item["position"] for item in page["items"]] == ["1"]
+    assert [int(item["sequence"]) for item in page["items"]] == [1]
     assert admin.good(f"{FEED}?after={page['next']}&wait=0.05")["items"] == []
 
 
@@ -119,7 +119,7 @@ def test_a_stream_tells_what_stands_and_what_comes(admin: Client, log: JobLog) -
         submit(log, 2)
         [third, fourth] = stream.events(2)
         assert (third[0], fourth[0], fourth[1]) == ("1:3", "1:4", "joblog.job.submitted")
-        assert fourth[2]["position"] == "4"
+        assert fourth[2]["version"] == "1"
 
 
 def test_a_stream_goes_on_behind_the_last_id(admin: Client, log: JobLog) -> None:
@@ -164,7 +164,7 @@ def test_lines_end_with_how_far_they_go(admin: Client, log: JobLog) -> None:
 
     assert reply.headers["content-type"] == "application/x-ndjson"
     *events, last = [json.loads(line) for line in reply.body.splitlines()]
-    assert ([event["position"] for event in events], last) == (["2", "3"], {"next": "1:3"})
+    assert ([int(event["sequence"]) for event in events], last) == ([2, 3], {"next": "1:3"})
 
 
 @pytest.mark.parametrize("place", ["x", "1:", "-1", "1:2:3", "99999999999999999999", "\u0661"])

@@ -1,5 +1,6 @@
 """What a consumer of the feed gets: everything once in order, its own position back, and the truth about a log put back."""
 
+import json
 from typing import Any
 
 import pytest
@@ -291,14 +292,16 @@ def test_a_cloud_event_says_all_that_was_stored(backend: Backend) -> None:
 
 
 def test_the_service_sends_the_same_envelope(backend: Backend) -> None:
-    from joblog.api.http.feed import cloud_event as of_service
+    from joblog.api.http import feed
 
     log = backend.open()
     submit(log, "k")
     [event] = whole_log(log.store)
-    store_id = log.store.state().store_id
+    state = log.store.state()
 
-    assert cloud_event(event, store_id, 1) == of_service(event, f"/joblog/{store_id}", 1)
+    [entry] = feed._encoded([event], state)
+
+    assert json.loads(entry.json) == cloud_event(event, state.store_id, state.epoch)
 
 
 def test_an_event_of_unknown_form_has_an_envelope_too(backend: Backend) -> None:
