@@ -94,10 +94,13 @@ class Execution:
             return await self._settle("parked", self.held.park, reason=error.code, text=str(error))
         except ArgumentError as error:
             return await self._settle("failed", self.held.fail, reason=error.code, text=str(error))
-        try:
-            retried = await asyncio.get_running_loop().run_in_executor(self._readers, redo.of, self.log, self.held.job)
-        except JobLogError as error:
-            return await self._storage_fault(error, "")
+        retried: redo.Redo | None = None
+        if redo.is_one(self.held.job):  # else no look at the log is worth a change of threads
+            loop = asyncio.get_running_loop()
+            try:
+                retried = await loop.run_in_executor(self._readers, redo.of, self.log, self.held.job)
+            except JobLogError as error:
+                return await self._storage_fault(error, "")
         while True:
             group = operation.units_per_commit
             book = Book(

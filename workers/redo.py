@@ -113,14 +113,18 @@ def _spec(job: Job, unit: str) -> JobSpec:
     )
 
 
-def of(log: JobLog, job: Job) -> Redo | None:
-    """What *job* retries; None for any other job."""
-    if not (job.parent_id and job.key.startswith(PREFIX)):
-        return None
+def is_one(job: Job) -> bool:
+    """Whether *job* retries a unit of its parent."""
+    return bool(job.parent_id) and job.key.startswith(PREFIX)
+
+
+def of(log: JobLog, job: Job) -> Redo:
+    """What *job* retries, if it ``is_one``."""
     parent = log.job(UUID(job.parent_id))
     skipped = next(one for one in skipped_units(log, parent.id) if key_of(one.unit) == job.key)
     states = log.store.unit_states(parent.id, prefix="step:")
     steps = {key: evidence_of(state) for key, state in states.items()}
-    if (first := of(log, parent)) is not None:  # the parent retried it, too
+    if is_one(parent):  # it retried the unit, too
+        first = of(log, parent)
         return Redo(first.parent, first.skipped, first.steps | steps, (*first.tried, parent.id))
     return Redo(parent, skipped, steps, (parent.id,))
