@@ -9,6 +9,7 @@ losing or repeating an event, and stops at the first event that was changed, rem
 import json
 import os
 import sys
+from contextlib import closing
 from pathlib import Path
 
 from joblog.domain.errors import TamperedError
@@ -16,19 +17,17 @@ from joblog.eventstore.opening import open_store
 from joblog.projections.proof.audit import next_entries
 from joblog.projections.proof.merkle import Frontier
 from joblog.projections.proof.notes import Verifier
+from joblog.projections.transfer.lines import to_line
 
 
 def follow(url: str, public_key: str, folder: Path) -> int:
     state_file, verifier = folder / "state.json", Verifier.parse(public_key)
     state = json.loads(state_file.read_text()) if state_file.exists() else {"size": 0, "hashes": [], "bytes": 0}
     frontier = Frontier(state["size"], map(bytes.fromhex, state["hashes"]))
-    store = open_store(url, read_only=True)
-    with (folder / "copy.ndjson").open("ab") as copy:
+    with closing(open_store(url, read_only=True)) as store, (folder / "copy.ndjson").open("ab") as copy:
         copy.truncate(state["bytes"])  # what was written after the last state counts for nothing
         while entries := next_entries(store, frontier, verifier, limit=100):
-            for position, stream, version, topic, body in entries:
-                line = [position, stream.hex(), version, topic.decode(), body.decode()]
-                copy.write(json.dumps(line).encode() + b"\n")
+            copy.writelines(map(to_line, entries))  # the stored bytes, one event a line
             copy.flush()
             os.fsync(copy.fileno())
             state = {"size": frontier.size, "hashes": [h.hex() for h in frontier.hashes], "bytes": copy.tell()}
@@ -37,7 +36,6 @@ def follow(url: str, public_key: str, folder: Path) -> int:
                 file.flush()
                 os.fsync(file.fileno())
             (folder / "state.new").replace(state_file)  # from here on those events are taken
-    store.close()
     return frontier.size
 
 

@@ -71,7 +71,7 @@ class Log:
 
     def taken(self) -> list[int]:
         file = self.folder / "copy.ndjson"
-        return [json.loads(line)[0] for line in file.read_text().splitlines()] if file.exists() else []
+        return [json.loads(line)["position"] for line in file.read_text().splitlines()] if file.exists() else []
 
 
 @pytest.fixture
