@@ -10,8 +10,9 @@ import sqlalchemy as sa
 
 from . import schema as s
 from .failpoint import failpoint
-from .statements import Compiled, chunks
+from .statements import chunks
 from .view_schema import projections, view_state
+from .view_writes import PostgresTableWriter, TableWriter
 from .views import Standing, Turn, TurnLostError, ViewWrite, tracked
 
 if TYPE_CHECKING:
@@ -75,8 +76,7 @@ class ViewRows:
             .values(notification_id=sa.bindparam("after"))
         )
         self._untrack = compile_(sa.delete(s.tracking).where(name))
-        self._upserts: dict[str, Compiled] = {}
-        self._deletes: dict[str, Compiled] = {}
+        self._writers: dict[str, TableWriter] = {}
 
     def _dialect_insert(self, table: sa.Table) -> Any:
         if self.store.dialect == "sqlite":
@@ -173,41 +173,16 @@ class ViewRows:
             if cursor.rowcount != 1:
                 raise TurnLostError(view)
         for table, rows in write.rows.items():
-            self._put(cursor, table, {"generation": generation}, rows)
+            self._writer(table).put(cursor, (generation,), rows)
         states: TableRows = {(key,): None if text is None else {"state": text} for key, text in write.states.items()}
-        self._put(cursor, view_state, {"view": view, "generation": generation}, states)
+        self._writer(view_state).put(cursor, (view, generation), states)
         failpoint("view.rows_written")
 
-    def _put(self, cursor: Any, table: sa.Table, common: dict[str, Any], rows: TableRows) -> None:
-        names = tuple(c.name for c in table.primary_key if c.name not in common)
-        keyed = [(common | dict(zip(names, key, strict=True)), row) for key, row in rows.items()]
-        gone = [{f"b_{name}": value for name, value in key.items()} for key, row in keyed if row is None]
-        kept = [key | row for key, row in keyed if row is not None]
-        if gone:
-            self._delete_of(table).run_many(cursor, gone)
-        if kept:
-            self._upsert_of(table).run_many(cursor, kept)
-
-    def _upsert_of(self, table: sa.Table) -> Compiled:
-        made = self._upserts.get(table.name)
+    def _writer(self, table: sa.Table) -> TableWriter:
+        made = self._writers.get(table.name)
         if made is None:
-            statement = self._dialect_insert(table)
-            changed: dict[str, Any] = {}
-            for column in table.c:
-                new = statement.excluded[column.name]
-                if column.primary_key or column.info.get("fold") == "first":
-                    continue
-                changed[column.name] = column + new if column.info.get("fold") == "sum" else new
-            keys = list(table.primary_key)
-            statement = statement.on_conflict_do_update(index_elements=keys, set_=changed)
-            made = self._upserts[table.name] = self.store.statements.compile(statement)
-        return made
-
-    def _delete_of(self, table: sa.Table) -> Compiled:
-        made = self._deletes.get(table.name)
-        if made is None:
-            where = [c == sa.bindparam(f"b_{c.name}", type_=c.type) for c in table.primary_key]
-            made = self._deletes[table.name] = self.store.statements.compile(sa.delete(table).where(*where))
+            kind = TableWriter if self.store.dialect == "sqlite" else PostgresTableWriter
+            made = self._writers[table.name] = kind(table)
         return made
 
     def states(self, view: str, generation: int, keys: Sequence[UUID]) -> dict[UUID, str]:

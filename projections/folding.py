@@ -9,6 +9,7 @@ import orjson
 from eventsourcing.persistence import MapperDeserialisationError
 
 from ..domain.errors import UnknownEventError
+from ..eventstore.clock import micros
 from ..eventstore.failpoint import failpoint
 from ..eventstore.mapper import known_topics
 from ..eventstore.views import ViewWrite
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from ..eventstore.mapper import OrjsonMapper
     from ..eventstore.store import LoggedEvent
-    from ..eventstore.views import Views
+    from ..eventstore.views import TableRows, Views
 
 States = dict["UUID", "State | None"]
 _CACHED = 50_000  #: jobs whose state a follower remembers between batches
@@ -60,11 +61,12 @@ def decode(events: Iterable[LoggedEvent], mapper: OrjsonMapper, views: tuple[Vie
     for position, stream, version, topic, state in events:
         if topic in wanted:
             try:
-                made.append(Happened(position, mapper.decode(stream, version, topic, state)))
+                event = mapper.decode(stream, version, topic, state)
+                made.append(Happened(position, micros(event.timestamp), event))
             except (UnknownEventError, MapperDeserialisationError) as error:
-                made.append(Happened(position, Unfoldable(topic, error)))
+                made.append(Happened(position, 0, Unfoldable(topic, error)))
         elif topic not in known and topic.startswith("joblog."):
-            made.append(Happened(position, Unfoldable(topic, UnknownEventError(stream, version, topic))))
+            made.append(Happened(position, 0, Unfoldable(topic, UnknownEventError(stream, version, topic))))
     return made
 
 
@@ -89,58 +91,71 @@ class Folder:
     def fold(self, happened: Sequence[Happened], before: int, after: int) -> ViewWrite:
         """What the events behind *before* change, up to *after* or to the first that can't be folded."""
         write = ViewWrite(before, after)
-        mine = self._mine(happened, before, write)
-        loaded = self._load({key for _, key in mine})
-        for one, key in mine:
+        slots: dict[UUID, list[State | None]] = {}
+        mine = self._mine(happened, before, write, slots)
+        self._load(slots)
+        fold, rows = self.view.fold, write.rows
+        for one, slot in mine:
             try:
-                state, changes = self.view.fold(self._cache[key], one)
+                slot[0], changes = fold(slot[0], one)
             except Exception as error:  # noqa: BLE001 - it stops this view, with position and reason, and nothing else
                 _stop(write, one.position, error)
                 break
-            self._cache[key] = state
-            _merge(write, changes)
+            if changes:
+                _merge(rows, changes)
         failpoint("view.folded")
-        for key, was in loaded.items():
-            state = self._cache[key]
-            if state is not was:
+        for key, (state,) in slots.items():
+            if state is not self._cache[key]:
+                self._cache[key] = state
                 write.states[key] = None if state is None else orjson.dumps(state).decode()
         return write
 
-    def _mine(self, happened: Sequence[Happened], before: int, write: ViewWrite) -> list[tuple[Happened, UUID]]:
-        """The events for this view with their keys, up to the first that can't even be read."""
-        view = self.view
-        mine: list[tuple[Happened, UUID]] = []
+    def _mine(
+        self, happened: Sequence[Happened], before: int, write: ViewWrite, slots: dict[UUID, list[State | None]]
+    ) -> list[tuple[Happened, list[State | None]]]:
+        """The events for this view, each with the slot of what is remembered; up to the first that can't be read."""
+        key_of, events = self.view.key, self.view.events
+        mine: list[tuple[Happened, list[State | None]]] = []
         for one in happened:
             event = one.event
-            if one.position <= before or not (type(event) in view.events or _stops(event, view)):
+            if one.position <= before or not (type(event) in events or _stops(event, self.view)):
                 continue
             try:
                 if isinstance(event, Unfoldable):
                     raise event.error  # noqa: TRY301 - told like a fold that fails
-                mine.append((one, view.key(event)))
+                key = key_of(event)
             except Exception as error:  # noqa: BLE001 - as in ``fold``
                 _stop(write, one.position, error)
                 break
+            slot = slots.get(key)
+            if slot is None:
+                slot = slots[key] = [None]
+            mine.append((one, slot))
         return mine
 
-    def _load(self, keys: set[UUID]) -> States:
-        """What is remembered of these keys before they are folded."""
+    def _load(self, slots: dict[UUID, list[State | None]]) -> None:
+        """Fill the slots with what is remembered before."""
         if len(self._cache) > _CACHED:
             self._cache = {}
-        missing = [key for key in keys if key not in self._cache]
+        cache = self._cache
+        missing = [key for key in slots if key not in cache]
         if missing:
             found = self._views.states(self.view.name, self._generation, missing)
-            self._cache |= {key: orjson.loads(found[key]) if key in found else None for key in missing}
-        return {key: self._cache[key] for key in keys}
+            for key in missing:
+                cache[key] = orjson.loads(found[key]) if key in found else None
+        for key, slot in slots.items():
+            slot[0] = cache[key]
 
 
 def _stop(write: ViewWrite, position: int, error: Exception) -> None:
     write.after, write.stop = position - 1, (position, _reason(error))
 
 
-def _merge(write: ViewWrite, changes: Sequence[Change]) -> None:
+def _merge(made: dict[sa.Table, TableRows], changes: Sequence[Change]) -> None:
     for table, key, row in changes:
-        rows = write.rows.setdefault(table, {})
+        rows = made.get(table)
+        if rows is None:
+            rows = made[table] = {}
         old = rows.get(key)
         if old is None or row is None:
             rows[key] = row

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from ..domain import addresses, queue, storable
+from ..domain import addresses, gate, queue, storable
 from ..domain import events as e
 from ..domain import log_events as le
 from ..domain import recovery as r
@@ -64,6 +64,8 @@ def fold(state: State | None, happened: Happened) -> Folded:
         return {**state, "checkpoint": event.sequence}, ()
     if isinstance(event, e.Claimed):
         return {**state, "attempt": event.attempt}, ()
+    if isinstance(event, e.GateAwaited):  # a job that waits its turn is no trouble; whose fault it was has a row
+        return {**state, "provider": event.gate}, ()
     after = None if isinstance(event, e.Completed | e.Cancelled) else state
     if isinstance(event, e.Completed):
         return after, ()
@@ -93,7 +95,8 @@ def _reclaimed(event: e.LeaseExpired) -> dict[str, Any]:
 
 
 def _retry(event: e.RetryScheduled) -> dict[str, Any]:
-    row: dict[str, Any] = {"type": "job-retry-scheduled", "detail": event.text, "reason": event.category}
+    kind = "job-retry-scheduled" if event.origin == "backoff" else "job-throttled"  # the provider gave the instant
+    row: dict[str, Any] = {"type": kind, "detail": event.text, "reason": event.category}
     return row | {"attempt": event.attempt, "next_retry_at": micros(event.next_attempt_at)}
 
 
@@ -145,6 +148,17 @@ def _queue(event: Any) -> dict[str, Any] | None:
     return None
 
 
+def _gate(event: Any) -> dict[str, Any]:
+    row: dict[str, Any] = {"database": "gates", "source": "admin", "actor_id": event.actor, "actor_name": event.actor}
+    row |= {"provider": event.gate, "detail": storable.text(f"gate {event.gate}: {event.text}".removesuffix(": "))}
+    match event:
+        case gate.GateClosed():
+            return row | {"type": "gate-closed", "next_retry_at": micros(event.until)}
+        case gate.GateOpened():
+            return row | {"type": "gate-opened"}
+    return row | {"type": "gate-limited"}
+
+
 def _epoch(event: le.EpochRaised) -> dict[str, Any]:
     row = {"type": "log-epoch-raised", "database": "log", "severity": "warning", "source": "admin"}
     return row | {"detail": storable.text(event.reason), "actor_id": event.actor, "actor_name": event.actor}
@@ -177,9 +191,10 @@ _JOB: Final[dict[type[Any], Callable[[Any], dict[str, Any]]]] = {
 }
 _OTHER: Final[dict[type[Any], Callable[[Any], dict[str, Any] | None]]] = {
     **dict.fromkeys(queue.ALL, _queue),
+    **dict.fromkeys(gate.ALL, _gate),
     le.EpochRaised: _epoch,
     r.RecoveryNoted: _noted,
     r.RecoveryFileRead: _file,
 }
-_FACTS: Final = frozenset({e.Submitted, e.Claimed, e.CheckpointAdvanced, e.Completed})
+_FACTS: Final = frozenset({e.Submitted, e.Claimed, e.CheckpointAdvanced, e.GateAwaited, e.Completed})
 VIEW: Final = View("recovery", 1, (recovery_rows,), frozenset({*_FACTS, *_JOB, *_OTHER}), fold)

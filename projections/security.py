@@ -56,8 +56,9 @@ def fold(state: State | None, happened: Happened) -> Folded:
     told, at = _told(happened.event), happened.at
     row: State = state or {"count": 0, "first_at": at, "actors": {}, "addresses": {}, "more_actors": 0}
     row = {"more_addresses": 0} | row | told
-    row |= {"count": row["count"] + 1, "last_at": at, "last_position": happened.position}
-    for names, more, name in (
+    more = getattr(happened.event, "missed", 0)  # as many came before this one, too fast to be written
+    row |= {"count": row["count"] + 1 + more, "last_at": at, "last_position": happened.position}
+    for names, others, name in (
         ("actors", "more_actors", told["actor"]),
         ("addresses", "more_addresses", told["ipv4"] or told["ipv6"]),
     ):
@@ -65,7 +66,7 @@ def fold(state: State | None, happened: Happened) -> Folded:
         if name and (name in tally or len(tally) < TALLIED):
             row[names] = {**tally, name: tally.get(name, 0) + 1}
         elif name:
-            row[more] += 1
+            row[others] += 1
     told_whole = {**row, **{names: orjson.dumps(row[names]).decode() for names in ("actors", "addresses")}}
     return row, (Change(security_rows, (key(happened.event),), told_whole),)
 

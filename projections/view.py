@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..eventstore.clock import micros
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from uuid import UUID
@@ -25,12 +23,8 @@ class Happened(NamedTuple):
     """An event of the log with its place and instant."""
 
     position: int
+    at: int  #: microseconds since 1970
     event: Any
-
-    @property
-    def at(self) -> int:
-        """When, in microseconds since 1970."""
-        return micros(self.event.timestamp)
 
 
 class Change(NamedTuple):

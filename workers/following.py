@@ -94,9 +94,8 @@ class Following:
         look = now >= self._next_look
         if look:
             self._next_look = now + FLOOR_SECONDS
-        step = self.runner.step(look=look)
-        if look:
             self._import()
+        step = self.runner.step(look=look)
         if look and not step.again:
             self._look_after()
         self._quiet_until = now

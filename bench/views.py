@@ -1,0 +1,150 @@
+"""What the views cost: folding and projecting, rebuilding, verifying, and a page of the recovery report.
+
+``python -m bench.views [EVENTS] [sqlite|postgresql …]``: the log is made of lives of ten events, each with one retry, so a
+tenth of the events are rows of the report.  Ratios are to a bare decoding of the same events in the same run.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import statistics
+import sys
+import time
+from datetime import timedelta
+from uuid import UUID
+
+from bench.databases import KINDS, pair
+from bench.report import machine
+
+JOBS_SIDE_BY_SIDE = 200  #: lives are interleaved, as those of a real log
+TIMES = 20
+
+
+def lives(log, events):
+    """Rows of the events table: *events* of them, in lives of ten."""
+    from joblog.domain import events as e
+
+    at = log.now() - timedelta(days=1)
+    kinds = ("hook.deliver", "people.import", "file.move", "mail.send")
+    claim = {"worker": "host-1-4711", "epoch": 1, "lease_until": at + timedelta(seconds=30)}
+    evidence, text = {"rows": 500, "sha256": "ab" * 32}, "ConnectionResetError: reset by peer [0123456789ab]"
+
+    def life(n):
+        kind = kinds[n % 4]
+        said = {"kind": kind, "tenant": f"t{n % 3}", "owner": "ada", "queue": "bulk" if n % 5 else "default"}
+        said |= {"priority": 5, "args": {"n": n}, "args_digest": "d" * 64, "key": str(n), "due_at": at}
+        yield e.Submitted, said | {"originator_topic": "joblog.job", "total": 3}
+        yield e.Claimed, claim | {"token": 1, "attempt": 1}
+        yield e.UnitCompleted, {"unit": "rows:0", "evidence": evidence, "done": 1}
+        yield e.CheckpointAdvanced, {"sequence": 1, "cursor": {"row": 500}}
+        retry = {"unit": "rows:1", "attempt": 1, "category": "network", "text": f"{text}", "origin": "backoff"}
+        yield e.RetryScheduled, retry | {"next_attempt_at": at + timedelta(seconds=n % 60), "failures": 1}
+        yield e.Claimed, claim | {"token": 2, "attempt": 2}
+        yield e.UnitCompleted, {"unit": "rows:1", "evidence": evidence, "done": 2}
+        yield e.CheckpointAdvanced, {"sequence": 2, "cursor": {"row": 1000}}
+        yield e.LeaseReleased, {"cause": "yield", "due_at": at}
+        yield e.Cancelled, {}
+
+    position = 0
+    for start in range(0, events // 10, JOBS_SIDE_BY_SIDE):
+        batch = range(start, min(start + JOBS_SIDE_BY_SIDE, events // 10))
+        for version, happened in enumerate(zip(*(life(n) for n in batch)), 1):
+            for n, (cls, fields) in zip(batch, happened):
+                position += 1
+                event = object.__new__(cls)
+                stream = UUID(int=(n * 0x9E3779B97F4A7C15F39CC0605CEDC835) % 2**128)
+                stamp = at + timedelta(milliseconds=position)
+                vars(event).update(originator_id=stream, originator_version=version, timestamp=stamp, **fields)
+                yield position, *log.mapper.encode(event, f"b-{position}")
+
+
+def fill(log, url, events):
+    """Put the lives into the log without its job table: views do not look at it."""
+    if url.startswith("sqlite"):
+        db = sqlite3.connect(url.removeprefix("sqlite:///"))
+        rows = ((p, s.bytes, v, t, b) for p, s, v, t, b in lives(log, events))
+        with db:
+            db.executemany(
+                "INSERT INTO events (position, stream_id, version, topic, state) VALUES (?, ?, ?, ?, ?)", rows
+            )
+        db.close()
+        return
+    import psycopg
+
+    with psycopg.connect(url.replace("+psycopg", "")) as db, db.cursor() as cursor:
+        with cursor.copy("COPY events (position, stream_id, version, topic, state) FROM STDIN") as copy:
+            for row in lives(log, events):
+                copy.write_row(row)
+        db.execute("ANALYZE events")
+
+
+def bare(log, events):
+    """Decode every event, nothing else."""
+    position, began = 0, time.perf_counter()
+    while batch := log.store.log(position, 5000):
+        for p, *row in batch:
+            log.mapper.decode(*row)
+        position = batch[-1].position
+    return events / (time.perf_counter() - began)
+
+
+def timed(call):
+    began = time.perf_counter()
+    call()
+    return time.perf_counter() - began
+
+
+def milliseconds(call):
+    """Median and worst of some calls."""
+    took = [timed(call) * 1000 for _ in range(TIMES)]
+    return f"{statistics.median(took):8.1f} ms, worst {max(took):.1f}"
+
+
+def measure(kind, events):
+    from joblog import JobLog
+    from joblog.projections import queries as q
+    from joblog.projections.runner import Runner
+    from joblog.projections.view_rebuild import rebuild
+    from joblog.projections.view_verify import verify
+    from joblog.projections.views import VIEWS
+
+    with pair(kind) as databases, JobLog.open(databases.ours) as log:
+        fill(log, databases.ours, events)
+        limit = bare(log, events)
+        print(f"\n{kind}, {events:,} events\n  bare decoding             {limit:10,.0f} events/s")
+        runner = Runner(log.store, log.mapper, "bench")
+        rate = events / timed(runner.run)
+        print(f"  fold and project, six     {rate:10,.0f} events/s  ratio {rate / limit:.2f}")
+        for name, view in VIEWS.items():
+            seconds = timed(lambda: rebuild(log.store, log.mapper, view, "bench"))
+            print(f"  rebuild {name:17} {events / seconds:10,.0f} events/s  {seconds:6.1f} s")
+        for name in ("counters", "recovery"):
+            seconds = timed(lambda: verify(log.store, log.mapper, VIEWS[name]))
+            print(f"  verify {name:18} {events / seconds:10,.0f} events/s  {seconds:6.1f} s")
+        rows = q.recovery_count(log.store)
+        print(f"  recovery report of {rows:,} rows")
+        job = log.store.log(events // 2, 1)[0].stream_id
+        now = log.now() - timedelta(days=1) + timedelta(milliseconds=events // 2)
+        for what, call in {
+            "page 1, counted": lambda: q.recovery_page(log.store),
+            "page 1, failed": lambda: q.recovery_page(log.store, filter="failed"),
+            "last page, counted before": lambda: q.recovery_page(log.store, page=10**9, total=rows),
+            "search that finds all": lambda: q.recovery_page(log.store, search="RESET by"),
+            "search that finds none": lambda: q.recovery_page(log.store, search="100%_of nothing"),
+            "one job as of a position": lambda: q.job_as_of(log.store, job, events // 2),
+            "50 jobs as of a position": lambda: q.jobs_as_of(log.store, events // 2),
+            "50 jobs as of a time": lambda: q.jobs_as_of(log.store, now),
+            "counters by status": lambda: q.counters(log.store),
+            "failures": lambda: q.failures(log.store),
+            "schedule": lambda: q.schedule(log.store),
+            "lag": lambda: q.lag(log.store),
+        }.items():
+            print(f"    {what:26} {milliseconds(call)}")
+
+
+if __name__ == "__main__":
+    given = sys.argv[1:]
+    events = int(given[0]) if given else 200_000
+    print(machine())
+    for kind in given[1:] or KINDS:
+        measure(kind, events)
