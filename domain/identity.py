@@ -24,24 +24,24 @@ _GATE_BYTES: Final = 600  # as any name: four of them fit into one entry of an i
 _GATE_SHOWN: Final = 100
 
 
-def _joined(*parts: str) -> str:
-    # Length prefixes: ("a", "bc") and ("ab", "c") must not meet.
+def joined(*parts: str) -> str:
+    """Parts in one text: length prefixes, because ("a", "bc") and ("ab", "c") must not meet."""
     return "".join(f"{len(part)}:{part}" for part in parts)
 
 
 def job_id(tenant: str, kind: str, key: str) -> UUID:
     """The id of the job that (tenant, kind, idempotency key) stands for: a UUIDv5 (RFC 9562)."""
-    return uuid5(JOBS, _joined(tenant, kind, key))
+    return uuid5(JOBS, joined(tenant, kind, key))
 
 
 def child_id(parent: UUID, key: str) -> UUID:
     """The id of the child that *parent* spawned under *key*."""
-    return uuid5(CHILDREN, _joined(str(parent), key))
+    return uuid5(CHILDREN, joined(str(parent), key))
 
 
 def exclusive(tenant: str, key: str) -> str:
     """The exclusive key as stored: that of one tenant never meets that of another."""
-    return f"{_joined(tenant)}/{key}" if key else ""
+    return f"{joined(tenant)}/{key}" if key else ""
 
 
 def queue_stream(queue: str) -> UUID:
@@ -60,7 +60,7 @@ def gate(tenant: str, gate: str) -> str:
     made = plain if tenant == DEFAULT_TENANT else f"{plain}@{tenant}"
     if len(made.encode()) <= _GATE_BYTES:
         return made
-    digest = sha256(_joined(tenant, gate).encode()).hexdigest()
+    digest = sha256(joined(tenant, gate).encode()).hexdigest()
     return f"{plain[:_GATE_SHOWN]}%sha256-{digest}"  # "%s" is in no plain name
 
 

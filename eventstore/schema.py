@@ -293,6 +293,50 @@ outbox = sa.Table(
     sqlite_autoincrement=True,
 )
 
+webhook_destinations = sa.Table(
+    "webhook_destinations",
+    metadata,
+    _col("tenant", Text, primary_key=True),
+    _col("name", Text, primary_key=True),
+    _col("url", Text),
+    _col("secrets", Text),  # JSON: references, never values
+    _col("enabled", sa.SmallInteger),
+    _col("reason", Text),
+    _col("revision", Big),
+    _col("courier", Big),
+    _col("idle", sa.SmallInteger),
+    _col("changed_by", Text),
+    _col("changed_at", Big),
+    sqlite_with_rowid=False,
+)
+
+#: One for each event and destination; the body is only there until it was accepted.
+webhook_deliveries = sa.Table(
+    "webhook_deliveries",
+    metadata,
+    _col("seq", Big, sa.Identity(), primary_key=True),
+    _col("id", Text),
+    _col("tenant", Text),
+    _col("destination", Text),
+    _col("event", Text),
+    _col("revision", Big),
+    _col("digest", Text),
+    _col("body", sa.LargeBinary, nullable=True),
+    _col("state", Text),
+    _col("code", Text),
+    _col("created_at", Big),
+    _col("settled_at", Big, nullable=True),
+    sa.UniqueConstraint("tenant", "destination", "event", name="webhook_deliveries_event"),
+    sqlite_autoincrement=True,
+)
+_index(
+    "webhook_deliveries_pending",
+    webhook_deliveries.c.tenant,
+    webhook_deliveries.c.destination,
+    webhook_deliveries.c.seq,
+    where=webhook_deliveries.c.state == "pending",
+)
+
 rebuilds = sa.Table(
     "rebuilds",
     metadata,

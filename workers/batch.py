@@ -26,6 +26,7 @@ class BaseBatch(Sequence[T], Generic[T]):
         self._tallied: dict[str, int] = {}
         self._rejected: list[list[Any]] = []
         self._rejected_count = 0
+        self._noted: dict[str, Any] = {}
         self.committed = False
 
     @property
@@ -53,9 +54,13 @@ class BaseBatch(Sequence[T], Generic[T]):
             self._rejected.append([index, storable.name(code, "code"), storable.text(text, limit=200)])
         self.tally("rejected")
 
+    def note(self, **facts: Any) -> None:
+        """Say more in the unit's evidence: what proves the effect, never its content."""
+        self._noted |= storable.payload(facts, "note")
+
     def evidence(self) -> dict[str, Any]:
         """What the unit's event says."""
-        made: dict[str, Any] = {"rows": len(self._rows)}
+        made: dict[str, Any] = {"rows": len(self._rows), **self._noted}
         if self._rejected_count:
             made["rejected"] = self._rejected_count
             made["rejects"] = self._rejected

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from ..eventstore.store import Store
     from .book import Book
+    from .commands.log import JobLog
     from .registry import ChildOptions, Operation
     from .sources import Source
 
@@ -53,6 +54,16 @@ class _BaseRun:
     def job_id(self) -> UUID:
         """The job's id."""
         return self._book.held.job_id
+
+    @property
+    def tenant(self) -> str:
+        """The job's tenant."""
+        return self._book.held.job.tenant
+
+    @property
+    def log(self) -> JobLog:
+        """The log that the job is in: to hand jobs in, never to command this one."""
+        return self._book.log
 
     @property
     def attempt(self) -> int:

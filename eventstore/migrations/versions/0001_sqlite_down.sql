@@ -1,3 +1,7 @@
+DROP TABLE webhook_destinations
+--;
+DROP TABLE webhook_deliveries
+--;
 DROP TABLE view_state
 --;
 DROP TABLE unit_results

@@ -503,6 +503,40 @@ CREATE TABLE view_state (
 )
  WITHOUT ROWID
 --;
+CREATE TABLE webhook_deliveries (
+	seq INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, 
+	id TEXT NOT NULL, 
+	tenant TEXT NOT NULL, 
+	destination TEXT NOT NULL, 
+	event TEXT NOT NULL, 
+	revision INTEGER NOT NULL, 
+	digest TEXT NOT NULL, 
+	body BLOB, 
+	state TEXT NOT NULL, 
+	code TEXT NOT NULL, 
+	created_at INTEGER NOT NULL, 
+	settled_at INTEGER, 
+	CONSTRAINT webhook_deliveries_event UNIQUE (tenant, destination, event)
+)
+--;
+CREATE INDEX webhook_deliveries_pending ON webhook_deliveries (tenant, destination, seq) WHERE state = 'pending'
+--;
+CREATE TABLE webhook_destinations (
+	tenant TEXT NOT NULL, 
+	name TEXT NOT NULL, 
+	url TEXT NOT NULL, 
+	secrets TEXT NOT NULL, 
+	enabled SMALLINT NOT NULL, 
+	reason TEXT NOT NULL, 
+	revision INTEGER NOT NULL, 
+	courier INTEGER NOT NULL, 
+	idle SMALLINT NOT NULL, 
+	changed_by TEXT NOT NULL, 
+	changed_at INTEGER NOT NULL, 
+	PRIMARY KEY (tenant, name)
+)
+ WITHOUT ROWID
+--;
 CREATE TRIGGER events_no_delete BEFORE DELETE ON events BEGIN SELECT RAISE(ABORT, 'the log is insert-only'); END
 --;
 CREATE TRIGGER events_no_update BEFORE UPDATE ON events BEGIN SELECT RAISE(ABORT, 'the log is insert-only'); END
