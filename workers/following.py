@@ -1,6 +1,7 @@
 """Following the log in a thread of a process that does other work too; woken by the log's waker, with a floor of its own.
 
-It also takes in the files of notes (``recovery-events.jsonl``) that it was given, when they have changed.
+It also takes in the files of notes (``recovery-events.jsonl``) that it was given, when they have changed, and lets the tree
+of hashes grow (``projections.proof``), which signing, export and ``joblog verify`` rest on.
 
 An idle log costs one look in ``FLOOR_SECONDS``; while something happens, what gathers in ``GATHER_SECONDS`` is one
 transaction.  A process that leads no view looks again only when the leader's turn may have ended.
@@ -15,8 +16,9 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..domain.errors import JobLogError, RebuildRunningError
+from ..domain.errors import CorruptLogError, JobLogError, RebuildRunningError
 from ..projections import view_rebuild
+from ..projections.proof import tree
 from ..projections.runner import Runner
 from .commands import recovery
 
@@ -31,6 +33,7 @@ logger = logging.getLogger(__name__)
 FLOOR_SECONDS: Final = 30.0
 GATHER_SECONDS: Final = 0.2
 AWAY_SECONDS: Final = 1.0  #: between tries while the store is away
+LEAVES: Final = 50_000  #: events that the tree takes at one look: views must not wait for it
 
 
 class Following:
@@ -98,6 +101,8 @@ class Following:
         step = self.runner.step(look=look)
         if look and not step.again:
             self._look_after()
+            if step.led:
+                self._grow_tree()
         self._quiet_until = now
         if step.again:
             return 0.0
@@ -120,6 +125,13 @@ class Following:
                 now = store.now() if now is None else now
                 if one.old_until <= now:
                     view_rebuild.drop_old(store, view)
+
+    def _grow_tree(self) -> None:
+        """What the tree has seen, nobody changes unnoticed any more; so it is not left to who signs it."""
+        try:
+            tree.build(self.log.store, most=LEAVES)
+        except CorruptLogError as error:
+            logger.error("the log is not what its tree has seen: %s", error)  # noqa: TRY400 - a finding, no fault in here
 
     def _import(self) -> None:
         """Take in what others have reported since the files were last looked at."""

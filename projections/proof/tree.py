@@ -27,8 +27,10 @@ _EPOCHS: Final = 10_000  #: events of the log's own stream that are looked at
 BATCH: Final = 4096  #: events a transaction
 
 
-def build(store: Store, *, report: Callable[[int, int], None] = lambda _position, _head: None) -> int:
-    """Bring the tree to the end of the log; returns its size.
+def build(
+    store: Store, *, most: int | None = None, report: Callable[[int, int], None] = lambda _position, _head: None
+) -> int:
+    """Bring the tree to the end of the log, or *most* events further; returns its size.
 
     Raises:
         CorruptLogError: a position is missing, or the log ends before the tree does.
@@ -37,10 +39,10 @@ def build(store: Store, *, report: Callable[[int, int], None] = lambda _position
     size, head = rows.tree_size(), store.head()
     if head < size:
         raise CorruptLogError(f"the log ends at {head}, the tree has seen {size} events; see `joblog verify`")
-    tree = GrowingTree(size, rows.tile)
-    while tree.size < head:
+    tree, goal = GrowingTree(size, rows.tile), head if most is None else min(size + most, head)
+    while tree.size < goal:
         size = tree.size
-        batch = rows.entries(size, BATCH, head)
+        batch = rows.entries(size, BATCH, goal)
         for position, entry in enumerate(batch, size + 1):
             if entry[0] != position:
                 raise CorruptLogError(f"position {position} is missing; see `joblog verify`")

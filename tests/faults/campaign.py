@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Final
 
 from tests import postgres_server as servers
-from tests.faults import answers_rig, fork_rig, postgres_rig, power_rig, rig, worker_rig, zombie
+from tests.faults import answers_rig, follower_rig, fork_rig, postgres_rig, power_rig, rig, worker_rig, zombie
 from tests.faults.rig import Report
 
 LEDGER: Final = rig.ROOT / "docs" / "evidence.jsonl"
@@ -98,6 +98,15 @@ CAMPAIGNS: Final = (
         long=20_000,
         shard=280,
         points=worker_rig.POINTS,
+    ),
+    Campaign(
+        "follower-kills",
+        "SIGKILL of tree, feed, export, import, backup and restore at fail points, SQLite",
+        lambda report, count: follower_rig.run(report, kills=count),
+        merge=1000,
+        long=20_000,
+        shard=250,
+        points=follower_rig.POINTS,
     ),
     Campaign(
         "kills-proof",
