@@ -7,6 +7,7 @@ children are gone.
 from __future__ import annotations
 
 import ctypes
+import json
 import multiprocessing
 import os
 import signal
@@ -14,6 +15,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import DupFd
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from ..domain import withheld
 from .errors import RetryLater, Stopped
 
 if TYPE_CHECKING:
@@ -97,8 +99,9 @@ class _Child:
         if os.getppid() != self._parent:  # it died before we asked to die with it
             os._exit(1)
         try:
-            answer: tuple[bool, Any] = (True, self._function(*self._args))
+            answer: tuple[bool, Any] = (True, _harmless(self._function(*self._args)))
         except Exception as error:  # noqa: BLE001 - the user's own: raised again in the parent
+            error.args = tuple(withheld.scrub(each) if isinstance(each, str) else each for each in error.args)
             answer = (False, error)
         self._send(answer)
         if held is not None:
@@ -110,6 +113,12 @@ class _Child:
         except Exception as error:  # noqa: BLE001 - what can't be pickled is told by its class
             told = TypeError(f"{type(answer[1]).__qualname__} can't leave its process: {type(error).__name__}")
             self._pipe.send((False, told))
+
+
+def _harmless(result: Any) -> Any:
+    """What the child returns.  Only the child knows the secrets that it resolved, so it looks for them itself."""
+    withheld.refuse(json.dumps(result, default=str, ensure_ascii=False).encode("utf-8", "replace"), "result")
+    return result
 
 
 def in_process(function: Callable[..., R], *, timeout: float | None = None) -> InProcess[R]:

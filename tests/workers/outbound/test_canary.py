@@ -19,6 +19,7 @@ from joblog.workers.commands.log import JobLog
 from joblog.workers.errors import Fatal, NeedsOperator, RetryLater
 from joblog.workers.outbound.secrets import Secrets
 from joblog.workers.outbound.settings import client_for, credential_for
+from joblog.workers.process_unit import in_process
 from joblog.workers.registry import Jobs
 from joblog.workers.run import Run, SyncRun
 from tests.api.cli.terminal import joblog
@@ -27,6 +28,7 @@ from tests.workers.outbound.servers import answer, serving
 from tests.workers.outbound.working import run_all
 
 CANARY = 'c4n4ry-"v/77+\\x'
+OTHER = CANARY + "-other"
 MARKER = b"r3sp0nse-body-marker"
 
 
@@ -38,7 +40,7 @@ def _nothing_is_known_afterwards() -> Iterator[None]:
 
 def forms() -> dict[str, bytes]:
     """Every form that is looked for, made without the code under test."""
-    raw = CANARY.encode()
+    raw = CANARY.encode()  # which the other begins with
     found = {"raw": raw, "json": json.dumps(CANARY)[1:-1].encode(), "percent": quote(CANARY, safe="").encode()}
     found |= {"json in UTF-8": json.dumps(CANARY, ensure_ascii=False)[1:-1].encode()}
     found |= {"hex": raw.hex().encode(), "HEX": raw.hex().upper().encode()}
@@ -48,6 +50,15 @@ def forms() -> dict[str, bytes]:
         whole = base64.b64encode(b"\0" * offset + raw + b"\0" * 3).decode()
         found[f"base64 at {offset}"] = whole[(0, 2, 3)[offset] : (offset + len(raw)) * 8 // 6].encode()
     return found
+
+
+def leaked(environ: dict[str, str]) -> dict[str, str]:
+    """A unit in a process of its own: only there the value is known."""
+    return {"token": Secrets(environ).resolve("env:OTHER").reveal()}
+
+
+def raised(environ: dict[str, str]) -> None:
+    raise Fatal("bad", leaked(environ)["token"])
 
 
 def operations(environ: dict[str, str], url: str) -> Jobs:  # noqa: C901 - a list of functions
@@ -87,6 +98,14 @@ def operations(environ: dict[str, str], url: str) -> Jobs:  # noqa: C901 - a lis
     @jobs.job("fatal", retry=once)
     def fatal(run: SyncRun, args: dict[str, Any]) -> None:
         raise Fatal("bad", "x" * 490 + secret(run), token=secret(run))
+
+    @jobs.job("process-result", retry=once)
+    def process_result(run: SyncRun, args: dict[str, Any]) -> None:
+        run.step("fetch", in_process(leaked), environ)
+
+    @jobs.job("process-error", retry=once)
+    def process_error(run: SyncRun, args: dict[str, Any]) -> None:
+        run.step("fetch", in_process(raised), environ)
 
     @jobs.job("unit", retry=once)
     def unit(run: SyncRun, args: dict[str, Any]) -> None:
@@ -151,7 +170,21 @@ def test_no_form_of_a_secret_is_anywhere_in_what_is_written(database_url: str, t
     assert b"env:TOKEN" in stored
 
 
-KINDS = ("result", "evidence", "items", "tally", "unit", "code", "bare-error", "later", "fatal", "operator", "request")
+KINDS = (
+    "result",
+    "evidence",
+    "items",
+    "tally",
+    "unit",
+    "code",
+    "process-result",
+    "process-error",
+    "bare-error",
+    "later",
+    "fatal",
+    "operator",
+    "request",
+)
 
 
 def work(log: JobLog) -> tuple[dict[str, str], list[servers.Asked]]:
@@ -159,7 +192,7 @@ def work(log: JobLog) -> tuple[dict[str, str], list[servers.Asked]]:
 
     async def scene() -> tuple[dict[str, str], list[servers.Asked]]:
         async with serving(echo) as server:
-            environ = {"TOKEN": CANARY, "JOBLOG_OUTBOUND_ALLOW": f"127.0.0.1 127.0.0.1 {server.port}"}
+            environ = {"TOKEN": CANARY, "OTHER": OTHER, "JOBLOG_OUTBOUND_ALLOW": f"127.0.0.1 127.0.0.1 {server.port}"}
             jobs = operations(environ, server.url)
             ids = {kind: log.submit(jobs.spec(kind, {})).job_id for kind in KINDS}
             statuses = await asyncio.to_thread(run_all, log, jobs, ids)

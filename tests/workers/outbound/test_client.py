@@ -1,10 +1,10 @@
 """BND-01 to BND-09, RTY-01, TST-08 to TST-12: a request against real servers that misbehave; always one request."""
 
 import asyncio
-import contextlib
 import gzip
 import json
 import socket
+import tracemalloc
 import zlib
 from datetime import UTC, datetime, timedelta
 
@@ -86,15 +86,20 @@ def test_a_connection_is_used_again_and_a_cookie_is_not() -> None:
     servers.run(scene())
 
 
-def test_a_lost_connection_is_never_tried_again_in_silence() -> None:
-    """A GET on a connection that the server has just closed is the job's to repeat, with an attempt of its own."""
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
+def test_a_lost_connection_is_never_tried_again_in_silence(method: str) -> None:
+    """Also where aiohttp would: the second try is the job's, with an attempt and a turn of its own."""
+    ends = [always(answer(200, b"ok")), servers.then_reset(b""), always(answer(200, b"ok"))]
+
+    async def behave(asked: servers.Asked, writer: asyncio.StreamWriter) -> None:
+        await ends.pop(0)(asked, writer)
 
     async def scene() -> None:
-        async with serving(servers.then_reset(answer(200, b"ok"))) as server, client_for(server) as client:
-            for _ in range(3):
-                with contextlib.suppress(RetryLater):
-                    await client.request("GET", server.url)
-            assert len(server.asked) <= 3
+        async with serving(behave) as server, client_for(server) as client:
+            await client.request(method, server.url)
+            with pytest.raises(RetryLater):
+                await client.request(method, server.url)  # on the same connection
+            assert (server.connections, len(server.asked)) == (1, 2)
 
     servers.run(scene())
 
@@ -291,6 +296,25 @@ def test_a_body_over_its_bound_is_a_verdict(behaviour: Behaviour) -> None:
 
     assert isinstance(error, Fatal)
     assert error.code == "response-too-large"
+
+
+def test_a_bomb_costs_no_more_memory_than_its_bound() -> None:
+    bomb = gzip.compress(b"0" * 100_000_000)
+
+    async def scene() -> int:
+        async with (
+            serving(always(answer(200, bomb, ("Content-Encoding", "gzip")))) as server,
+            client_for(server) as client,
+        ):
+            tracemalloc.start()
+            try:
+                with pytest.raises(Fatal):
+                    await client.request("GET", server.url, limits=Limits(body=1_000_000))
+                return tracemalloc.get_traced_memory()[1]
+            finally:
+                tracemalloc.stop()
+
+    assert servers.run(scene()) < 20_000_000
 
 
 def test_a_body_at_its_bound_is_taken() -> None:

@@ -18,7 +18,7 @@ def run_all(log: JobLog, jobs: Jobs, ids: dict[str, Any], until: set[str] = ENDE
     changed = threading.Event()
     ticket = log.waker.subscribe(changed.set)
     statuses: dict[str, str] = {}
-    for _ in range(150):
+    for _ in range(600):
         statuses = {kind: str(log.job(job_id).status) for kind, job_id in ids.items()}
         if set(statuses.values()) <= until:
             break
