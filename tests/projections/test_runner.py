@@ -365,6 +365,19 @@ def test_nothing_of_a_view_is_in_the_transaction_of_an_append(backend: Backend) 
     assert all_held(log)
 
 
+def test_a_view_waits_for_no_disk_and_an_append_does(backend: Backend) -> None:
+    """Rows and position of a view go together, so the last ones may be lost with the power; an event may not."""
+    log = backend.open()
+    submit(log)
+    runner(log).run()
+    store: Any = log.store
+    if backend.kind == "sqlite":
+        asked = {
+            name: lane.pinned.open().execute("PRAGMA synchronous").fetchone()[0] for name, lane in store._lanes.items()
+        }
+        assert (asked.pop("views"), set(asked.values())) == (1, {2})
+
+
 def test_a_row_is_merged_by_the_rule_of_each_column(log: JobLog) -> None:
     """Sums are added to, firsts stay, the others are replaced: within a batch as between two."""
     for _ in range(3):
