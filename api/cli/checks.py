@@ -192,6 +192,24 @@ def of_lag(log: JobLog) -> Iterator[Check]:
         yield Check("outbox", "ok", f"{counted(waiting, 'submit')} on the way into the log")
 
 
+def _of_views(log: JobLog) -> Iterator[Check]:
+    """Whether the views that follow the log can go on, and whether somebody follows."""
+    from ...projections import queries
+
+    found = queries.lag(log.store)
+    for one in found:
+        if one.stopped_at is not None:
+            text = f"{one.name} stands still at position {one.stopped_at:,}: {clean(one.reason)}"
+            yield Check("view", "warn", text, f"run newer code, or joblog projections rebuild {one.name}")
+    late = [one for one in found if one.stopped_at is None and one.seconds > _LATE]
+    if late:
+        text = f"{', '.join(one.name for one in late)}: {span(max(one.seconds for one in late))} behind"
+        yield Check("views", "warn", text, "a worker follows by itself; else joblog projections run")
+    elif len(found) > len([one for one in found if one.stopped_at is not None]):
+        behind = max(one.events for one in found if one.stopped_at is None)
+        yield Check("views", "ok", f"at most {counted(behind, 'event')} behind")
+
+
 def of_projections(log: JobLog) -> Iterator[Check]:
     """Whether the job table says what the log says, and how far the followers are."""
     from ...projections import verify
@@ -206,7 +224,10 @@ def of_projections(log: JobLog) -> Iterator[Check]:
     else:
         yield Check("job-table", "ok", f"the newest rows say what the log says ({len(rows)} looked at)")
     head = log.store.head()
+    yield from _of_views(log)
     for name, position in inspection.followers(log.store).items():
+        if name.startswith("joblog.view."):
+            continue
         yield Check("follower", "ok", f"{clean(name)} is {counted(max(head - position, 0), 'event')} behind")
     rebuild = inspection.rebuild(log.store)
     if rebuild is not None and rebuild.alive_until < log.store.now():

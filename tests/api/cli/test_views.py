@@ -35,6 +35,16 @@ def test_followed_once_then_listed(log: JobLog, cli: Cli) -> None:
     assert cli("projections").lines[2].split()[:3] == ["counters", f"{log.store.head() - 1}", "1"]
 
 
+def test_the_doctor_says_how_far_they_are(log: JobLog, cli: Cli) -> None:
+    submit(log)
+    cli("projections", "run", "--once")
+    submit(log, "another")
+
+    checks = {check["name"]: check for check in cli("doctor", "--json").document["checks"]}
+    assert (checks["views"]["level"], checks["views"]["text"]) == ("ok", "at most 1 event behind")
+    assert "follower" not in checks
+
+
 def test_rebuilt_verified_and_dropped(log: JobLog, cli: Cli) -> None:
     submit(log)
     cli("projections", "run", "--once")
@@ -88,6 +98,9 @@ def test_a_stopped_view_is_shown_with_its_reason(log: JobLog, cli: Cli) -> None:
     cli("projections", "run", "--once")
 
     assert "stopped at 2: UnknownEventError" in cli("projections").out
+    found = [check for check in cli("doctor", "--json").document["checks"] if check["name"] == "view"]
+    assert {check["level"] for check in found} == {"warn"}
+    assert len(found) == len(VIEWS)
     assert cli("projections", "rebuild", "counters").refusal == "view-stopped"
 
 
