@@ -9,6 +9,7 @@ from ..domain.errors import StoreError
 from .append import EventRow
 from .sql_store import SqlStore
 from .store import LeaseRow, LoggedEvent
+from .views import VIEW_FOLLOWERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -198,8 +199,10 @@ def outbox_size(store: Store) -> int:
 
 
 def followers(store: Store) -> dict[str, int]:
-    """How far each named follower has come."""
-    return dict(_rows(store, "SELECT application_name, notification_id FROM tracking ORDER BY application_name"))
+    """How far each named follower has come; a view goes by its name, whichever generation of it is live."""
+    found = dict(_rows(store, "SELECT application_name, notification_id FROM tracking ORDER BY application_name"))
+    named = {name: position for name, position in found.items() if not name.startswith(VIEW_FOLLOWERS)}
+    return named | {name: one.position for name, one in sorted(store.views.standings().items())}
 
 
 def rebuild(store: Store) -> Rebuild | None:

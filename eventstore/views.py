@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -162,9 +162,13 @@ class Dump(Protocol):
         """Rows of *table*, without their generation, in the order of their key."""
 
 
+#: How the names begin under which the positions of views stand among the followers'.
+VIEW_FOLLOWERS: Final = "joblog.view."
+
+
 def tracked(view: str, generation: int) -> str:
-    """The name under which a view's position stands among the followers'."""
-    return f"joblog.view.{view}.{generation}"
+    """The name under which the position of one generation of a view stands."""
+    return f"{VIEW_FOLLOWERS}{view}.{generation}"
 
 
 def key_columns(table: sa.Table) -> tuple[str, ...]:

@@ -56,13 +56,22 @@ def job_as_of(store: Store, job_id: UUID, at: int | datetime) -> Row | None:
 def jobs_as_of(
     store: Store, at: int | datetime, *, limit: int = 50, below: int | None = None, **equal: str | None
 ) -> list[Row]:
-    """How all jobs stood at a position or an instant, the latest change first; *below*: the page behind that position.
+    """How all jobs stood at a position, the latest change first; *below*: the page behind that position.
 
-    *equal* narrows by status, kind, queue or tenant.
+    An instant means the position of the last change up to then: clocks of hosts may differ, and a state that is shown
+    is one that there was.  *equal* narrows by status, kind, queue or tenant.
     """
+    position = position_at(store, at) if isinstance(at, datetime) else at
     given = {name: value for name, value in equal.items() if value is not None}
-    select = _as_of(at, equal=given, limit=limit, below=below)
+    select = _as_of(position, equal=given, limit=limit, below=below)
     return [_span(row) for row in store.views.find("versions", select)]
+
+
+def position_at(store: Store, at: datetime) -> int:
+    """The position of the last change of a job up to an instant; 0 before the first."""
+    select = Select(v.job_versions, below={"from_at": micros(at) + 1}, order=("-from_at",), limit=1)
+    found = store.views.find("versions", select)
+    return int(found[0]["from_position"]) if found else 0
 
 
 def job_life(store: Store, job_id: UUID, *, limit: int = 1000) -> list[Row]:
@@ -76,11 +85,10 @@ def _as_of(at: int | datetime, *, equal: Row, limit: int, below: int | None = No
         started, ended, value = "from_at", "to_at", micros(at)
     else:
         started, ended, value = "from_position", "to_position", at
-    until = {started: value + 1} | ({} if below is None else {"from_position": below})
-    if below is not None and started == "from_position":
-        until = {started: min(value + 1, below)}
+    until = value + 1 if below is None else min(value + 1, below)
+    order = ("-from_position",)
     return Select(
-        v.job_versions, equal=equal, least={ended: value + 1}, below=until, order=("-from_position",), limit=limit
+        v.job_versions, equal=equal, least={ended: value + 1}, below={started: until}, order=order, limit=limit
     )
 
 

@@ -225,8 +225,9 @@ def of_projections(log: JobLog) -> Iterator[Check]:
         yield Check("job-table", "ok", f"the newest rows say what the log says ({len(rows)} looked at)")
     head = log.store.head()
     yield from _of_views(log)
+    views = log.store.views.standings()
     for name, position in inspection.followers(log.store).items():
-        if name.startswith("joblog.view."):
+        if name in views:
             continue
         yield Check("follower", "ok", f"{clean(name)} is {counted(max(head - position, 0), 'event')} behind")
     rebuild = inspection.rebuild(log.store)

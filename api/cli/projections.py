@@ -72,7 +72,7 @@ def _list() -> None:
         item |= {"owner": one.owner if one.leads else None, "stopped_at": one.stopped_at, "reason": one.reason}
         items.append(item)
     for name, position in followers.items():
-        if not name.startswith("joblog.view."):
+        if name not in check.NAMES:
             items.append({"name": name, "position": position, "behind": max(state.head - position, 0), "rebuild": None})
     answer({"items": items, "head": state.head}, *table(_HEAD, [_cells(one) for one in items]))
 
