@@ -49,6 +49,7 @@ COMMANDS: Final[dict[str, dict[str, Entry]]] = {
         "retry": Entry("control", "Start a fresh attempt cycle of failed or paused jobs, now."),
         "queues": Entry("queues", "List, pause, resume and limit queues."),
         "gates": Entry("gates", "List, close, open and limit the gates of providers."),
+        "webhooks": Entry("webhooks", "List, set, disable and replay the destinations of webhooks."),
     },
     "Care": {
         "verify": Entry("verify", "Check that no event was changed, removed, moved or slipped in."),
