@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -38,7 +38,7 @@ from .store import ConflictError, JobRow, LeaseRow, LoggedEvent, LogState, Outlo
 from .view_reads import SqlViews
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from .gates import GateAnswer, GateEntry, GateState
@@ -210,6 +210,20 @@ class SqlStore:
             else:
                 return found
         raise AssertionError  # pragma: no cover - the loop returns or raises
+
+    @contextmanager
+    def reading(self) -> Iterator[sa.Connection]:
+        """This thread's reading connection, for statements of SQLAlchemy; not to be kept."""
+        pinned = self._own("reader")
+        try:
+            yield pinned.connection
+        except Exception as error:
+            mine = self.translate(error)
+            if mine is error:
+                raise
+            if isinstance(mine, JobLogError):
+                pinned.drop()
+            raise mine from error
 
     # -- values: ids come and go as the driver wants them ------------------------------------------------------------
 

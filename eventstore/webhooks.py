@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import sqlalchemy as sa
@@ -19,7 +18,8 @@ from .schema import webhook_destinations as destinations
 from .sql_store import SqlStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
     from .store import Store
 
@@ -89,16 +89,29 @@ def all_of(connection: sa.Connection, tenant: str | None = None) -> list[Destina
     return [_destination(row) for row in connection.execute(statement)]
 
 
-def locked(connection: sa.Connection, tenant: str, name: str) -> Destination | None:
-    """One of them, kept from everybody else until the transaction ends: who adds a record and who ends a courier meet here."""
-    connection.execute(sa.update(destinations).where(_named(tenant, name)).values(idle=destinations.c.idle))
+def find(connection: sa.Connection, tenant: str, name: str) -> Destination | None:
+    """One of them."""
     row = connection.execute(sa.select(*_DESTINATION).where(_named(tenant, name))).first()
     return None if row is None else _destination(row)
 
 
+def locked(connection: sa.Connection, tenant: str, names: Sequence[str] | None = None) -> list[Destination]:
+    """Those named, or all of a tenant, kept from everybody else until the transaction ends, in the order of their names.
+
+    Who adds a record and who lets a courier go meet here.
+    """
+    chosen = destinations.c.tenant == tenant
+    if names is not None:
+        chosen = sa.and_(chosen, destinations.c.name.in_(names))
+    if connection.dialect.name == "sqlite":  # which locks the whole file, with the first thing that is written
+        connection.execute(sa.update(destinations).where(chosen).values(idle=destinations.c.idle))
+    statement = sa.select(*_DESTINATION).where(chosen).order_by(destinations.c.name).with_for_update()
+    return [_destination(row) for row in connection.execute(statement)]
+
+
 def put(connection: sa.Connection, tenant: str, name: str, url: str, secrets: Sequence[str], by: str, at: int) -> None:
     """Add a destination or edit it; a new URL is a new revision."""
-    old = locked(connection, tenant, name)
+    old = next(iter(locked(connection, tenant, [name])), None)
     said: dict[str, Any] = {"url": url, "secrets": json.dumps(list(secrets)), "changed_by": by, "changed_at": at}
     if old is None:
         new = {"tenant": tenant, "name": name, "enabled": 1, "reason": "", "revision": 1, "courier": 0, "idle": 1}
@@ -125,16 +138,28 @@ def hire(connection: sa.Connection, destination: Destination) -> int:
 # -- records ---------------------------------------------------------------------------------------------------------
 
 
-def add(connection: sa.Connection, destination: Destination, record_id: str, event: str, body: bytes, at: int) -> bool:
-    """Freeze the request of one event; False if the event has a record already, whatever its body says."""
-    where = sa.and_(_for(destination.tenant, destination.name), records.c.event == event)
-    if connection.execute(sa.select(records.c.id).where(where)).first() is not None:
-        return False
-    said: dict[str, Any] = {"id": record_id, "event": event, "revision": destination.revision, "body": body}
-    said |= {"tenant": destination.tenant, "destination": destination.name, "created_at": at, "settled_at": None}
-    said |= {"digest": hashlib.sha256(body).hexdigest(), "state": PENDING, "code": ""}
-    connection.execute(sa.insert(records).values(said))
-    return True
+def add(
+    connection: sa.Connection, to: Sequence[Destination], ids: Sequence[str], event: str, body: bytes, at: int
+) -> set[str]:
+    """Freeze the request of one event for destinations of a tenant; returns the names of those for which it is new.
+
+    Where the event has a record already nothing happens, whatever its body says.
+    """
+    if not to:
+        return set()
+    where = sa.and_(records.c.tenant == to[0].tenant, records.c.event == event)
+    where = sa.and_(where, records.c.destination.in_([one.name for one in to]))
+    known = set(connection.scalars(sa.select(records.c.destination).where(where)))
+    said: dict[str, Any] = {"event": event, "body": body, "digest": hashlib.sha256(body).hexdigest(), "created_at": at}
+    said |= {"state": PENDING, "code": "", "settled_at": None}
+    new = [
+        said | {"id": record_id, "tenant": one.tenant, "destination": one.name, "revision": one.revision}
+        for one, record_id in zip(to, ids, strict=True)
+        if one.name not in known
+    ]
+    if new:
+        connection.execute(sa.insert(records), new)
+    return {row["destination"] for row in new}
 
 
 def settle(connection: sa.Connection, record: Record, state: str, code: str, at: int) -> None:
@@ -164,7 +189,7 @@ def first_pending(connection: sa.Connection, tenant: str, name: str) -> Record |
 
 def rest(connection: sa.Connection, tenant: str, name: str) -> bool:
     """Let the courier go if nothing is pending; False if something is.  Nobody can add a record in between."""
-    locked(connection, tenant, name)
+    locked(connection, tenant, [name])
     if first_pending(connection, tenant, name) is not None:
         return False
     connection.execute(sa.update(destinations).where(_named(tenant, name)).values(idle=1))
@@ -184,8 +209,6 @@ def newest(connection: sa.Connection, tenant: str, name: str, limit: int) -> lis
     return [Record(*row) for row in connection.execute(statement)]
 
 
-@contextmanager
-def reading(store: Store) -> Iterator[sa.Connection]:
+def reading(store: Store) -> AbstractContextManager[sa.Connection]:
     """A connection to look only."""
-    with _of(store).engine.connect() as connection:
-        yield connection
+    return _of(store).reading()

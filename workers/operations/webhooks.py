@@ -132,31 +132,20 @@ def announce_in(
 
     storable.name(event, "event")
     storable.name(kind, "type")
-    known = {one.name: one for one in table.all_of(connection, tenant)}
-    if unknown := sorted(set(destinations) - known.keys()):
-        raise InvalidFieldError("destinations", f"{unknown[0]!r} is not known", "see `joblog webhooks`")
     said = {"type": kind, "timestamp": log.now().isoformat(), "data": data}
     body = msgspec.json.encode(storable.payload(said, "event"))
     if len(body) > BODY_LIMIT:
         raise TooLargeError(
             "data", f"{len(body):,} bytes", f"at most {BODY_LIMIT:,} are sent; name what can be fetched"
         )
-    made = 0
-    for name in sorted(destinations or known):
-        destination = table.locked(connection, tenant, name)
-        if destination is not None and destination.enabled:
-            made += _added(log, connection, destination, event, body)
-    return made
-
-
-def _added(log: JobLog, connection: sa.Connection, destination: Destination, event: str, body: bytes) -> bool:
-    from ...eventstore import webhooks as table
-
-    record_id = record_id_of(destination.tenant, destination.name, event)
-    if not table.add(connection, destination, record_id, event, body, log.store.now()):
-        return False
-    see_to(log, connection, destination)
-    return True
+    found = table.locked(connection, tenant, sorted(set(destinations)) or None)
+    if unknown := sorted(set(destinations) - {one.name for one in found}):
+        raise InvalidFieldError("destinations", f"{unknown[0]!r} is not known", "see `joblog webhooks`")
+    to = [one for one in found if one.enabled]
+    ids = [record_id_of(tenant, one.name, event) for one in to]
+    new = table.add(connection, to, ids, event, body, log.store.now())
+    see_to(log, connection, [one for one in to if one.name in new])
+    return len(new)
 
 
 def record_id_of(tenant: str, destination: str, event: str) -> str:
@@ -164,15 +153,17 @@ def record_id_of(tenant: str, destination: str, event: str) -> str:
     return str(uuid5(_RECORDS, identity.joined(tenant, destination, event)))
 
 
-def see_to(log: JobLog, connection: sa.Connection, destination: Destination) -> None:
-    """Make sure that a courier is on its way; the destination is locked."""
+def see_to(log: JobLog, connection: sa.Connection, destinations: Sequence[Destination]) -> None:
+    """Make sure that a courier is on its way to each; they are locked."""
     from ...eventstore import webhooks as table
 
-    if not destination.idle:
-        row = log.store.job(courier(destination, destination.courier).job_id)
-        if row is None or row["status"] not in ENDED:  # without a row it is in the outbox
-            return
-    log.submit_in(connection, courier(destination, table.hire(connection, destination)))
+    busy = {one.name: courier(one, one.courier).job_id for one in destinations if not one.idle}
+    rows = log.store.jobs(list(busy.values())) if busy else {}
+    for one in destinations:
+        row = rows.get(busy[one.name]) if one.name in busy else None
+        if one.name in busy and (row is None or row["status"] not in ENDED):  # without a row it is in the outbox
+            continue
+        log.submit_in(connection, courier(one, table.hire(connection, one)))
 
 
 def courier(destination: Destination, number: int) -> JobSpec:
@@ -198,14 +189,14 @@ def replay(log: JobLog, name: str, *, tenant: str = "default", record_id: str = 
     from ...eventstore import webhooks as table
 
     with log.store.atomic() as transaction:
-        destination = table.locked(transaction.connection, tenant, name)
-        if destination is None:
+        found = table.locked(transaction.connection, tenant, [name])
+        if not found:
             raise InvalidFieldError("destination", f"{name!r} is not known", "see `joblog webhooks`")
-        found = table.again(transaction.connection, tenant, name, destination.revision, record_id)
-        if found:
-            see_to(log, transaction.connection, destination)
+        replayed = table.again(transaction.connection, tenant, name, found[0].revision, record_id)
+        if replayed:
+            see_to(log, transaction.connection, found)
     log.waker.notify(ready=True)
-    return found
+    return replayed
 
 
 # -- the kinds -------------------------------------------------------------------------------------------------------
