@@ -34,7 +34,7 @@ COMMANDS: Final[dict[str, dict[str, Entry]]] = {
         "init": Entry("schema", "Make the database ready; safe to repeat."),
         "up": Entry("working", "Make the database ready, run a worker and serve, in one process."),
         "worker": Entry("working", "Run a worker until it is told to stop."),
-        "serve": Entry("serving", "Serve the HTTP API, beside any number of workers."),
+        "serve": Entry("serving", "Serve the HTTP API and its page, beside any number of workers."),
     },
     "Jobs": {
         "submit": Entry("submit", "Hand in a job; the same key again is the same job."),

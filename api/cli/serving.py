@@ -11,7 +11,7 @@ import click
 from .exits import Exit
 from .logs import start_logging
 from .output import answer, say
-from .session import database, open_log, shown, user_jobs
+from .session import database, open_log, shown, user, user_jobs
 from .settings import shared_options
 
 if TYPE_CHECKING:
@@ -38,10 +38,12 @@ _ENDS: Final = {signal.SIGTERM: Exit.TERMINATED, signal.SIGINT: Exit.INTERRUPTED
 )
 @shared_options()
 def serve_command(*, host: str, port: int, read_only: bool, proxies: tuple[str, ...]) -> Exit:
-    """Serve the HTTP API, beside any number of workers."""
+    """Serve the HTTP API and its page, beside any number of workers."""
     start_logging(logging.INFO)
     with open_log(reading=read_only) as log:
         server = make_server(log, user_jobs(), host, port, read_only=read_only, proxies=proxies)
+        if server.bind.is_loopback and not read_only:
+            say(sign_in_text(server, log))
         received = server.run(lambda: say(f"serving {shown(database())} on {server.url}; stop it with Ctrl-C"))
     answer({"url": server.url, "stopped_by": None if received is None else received.name})
     return _ENDS.get(received, Exit.DONE) if received is not None else Exit.DONE
@@ -56,3 +58,10 @@ def make_server(log: JobLog, jobs: Jobs, host: str, port: int, **settings: Any) 
     proxies = Proxies.of(settings.get("proxies", ()))
     made = ServiceSettings(read_only=settings.get("read_only", False), proxies=proxies)
     return HttpServer(log, jobs, Bind(host, port), made)
+
+
+def sign_in_text(server: HttpServer, log: JobLog) -> str:
+    """A link for whoever reads this terminal; it works once, for ten minutes."""
+    from ..http.auth import Auth
+
+    return f"sign in (once, within ten minutes): {server.url}/sign-in?code={Auth(log).sign_in_link(user())}"

@@ -9,7 +9,7 @@ import click
 from ..text import clean, clock_time, iso, moment
 from .instants import parse_span
 from .output import answer, say
-from .session import open_log
+from .session import open_log, user
 from .settings import shared_options
 from .terminal import table
 
@@ -97,3 +97,15 @@ def revoke_command(*, token: str) -> None:
     with open_log() as log:
         row = revoke(log, token)
     answer({"id": row.id, "name": row.name, "revoked": True}, f"token {row.id} ({clean(row.name)}) is revoked")
+
+
+@tokens_command.command(name="sign-in")
+@click.option("--url", default="http://127.0.0.1:8765", show_default=True, help="Where the service is reached.")
+@shared_options()
+def sign_in_command(*, url: str) -> None:
+    """Make a link to the page that works once, for ten minutes."""
+    from ..http.auth import Auth
+
+    with open_log() as log:
+        code = Auth(log).sign_in_link(user())
+    answer({"url": f"{url}/sign-in?code={code}"}, f"{url}/sign-in?code={code}")

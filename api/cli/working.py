@@ -14,7 +14,7 @@ from .exits import Exit
 from .instants import parse_span
 from .logs import start_logging
 from .output import answer, say
-from .serving import DEFAULT_PORT, make_server
+from .serving import DEFAULT_PORT, make_server, sign_in_text
 from .session import database, open_log, shown, user_jobs
 from .settings import shared_options
 from .signals import Stopping
@@ -148,7 +148,7 @@ def _serving(log: JobLog, jobs: Jobs, port: int | None) -> Iterator[None]:
     except StoreUnavailableError:
         server = make_server(log, jobs, "127.0.0.1", 0)
     server.start()
-    say(f"serving on {server.url}")
+    say(f"serving on {server.url}\n{sign_in_text(server, log)}")
     try:
         yield
     finally:

@@ -137,6 +137,14 @@ def _refusal(error: JobLogError, request: web.Request, request_id: str) -> web.R
 
 def _handler(service: Service, route: Route) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
+        try:
+            return await answer(request)
+        except JobLogError as error:
+            if not route.page or "text/html" not in request.headers.get("Accept", ""):
+                raise
+            return await _refusal_page(service, route, request, error)
+
+    async def answer(request: web.Request) -> web.StreamResponse:
         principal = _NOBODY if not route.scope else await _who(service, request)
         principal.check(route.scope, whole=route.whole)
         auth.check_site(request, principal)
@@ -149,12 +157,13 @@ def _handler(service: Service, route: Route) -> Handler:
             request[REQUEST_ID],
             auth.address_of(request, service.settings.proxies),
             principal,
-            bodies.query(request.query, route.query),
+            bodies.query(_filled(request.query) if route.page else request.query, route.query),
         )
         if route.body is not None:
             limits = service.limits
             raw = await bodies.read(request, limit=limits.body_bytes, seconds=limits.body_seconds)
-            call.body = bodies.parse(raw, request.headers.get("Content-Type", "").partition(";")[0].strip(), route.body)
+            media = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+            call.body = (bodies.parse_form if route.is_form else bodies.parse)(raw, media, route.body)
         if route.needs_key:
             _ = call.key
         if route.on_loop:
@@ -163,6 +172,20 @@ def _handler(service: Service, route: Route) -> Handler:
         return _response(await service.ask(_encoded, route, call))
 
     return handle
+
+
+def _filled(query: Any) -> Any:
+    """The fields of a form that were filled in."""
+    return {name: value for name, value in query.items() if value}
+
+
+async def _refusal_page(service: Service, route: Route, request: web.Request, error: JobLogError) -> web.Response:
+    """A refusal for people, who stay signed in as who they are."""
+    from ..web.pages import refusal_page
+
+    call = Call(service, request, route, request[REQUEST_ID], "", service.auth.cached(request) or _NOBODY)
+    status = problems.status_of(error)
+    return _response(await service.ask(refusal_page, call, error, status))
 
 
 async def _who(service: Service, request: web.Request) -> Principal:

@@ -59,6 +59,7 @@ class Route:
     on_loop: bool = False
     media: str = "application/json"
     page: bool = False  #: HTML for people, in no document for programs
+    is_form: bool = False  #: its body comes from a form
 
     @property
     def name(self) -> str:
@@ -105,9 +106,9 @@ class Call:
             )
         return key
 
-    def actor(self, reason: str = "") -> Actor:
-        """Who commands, from where, under which request id."""
-        return Actor(self.principal.name, self.key, self.address, reason)
+    def actor(self, reason: str = "", *, key: str = "") -> Actor:
+        """Who commands, from where, under which request id: that of the request, or *key*."""
+        return Actor(self.principal.name, key or self.key, self.address, reason)
 
     @property
     def may(self) -> Callable[[], bool]:

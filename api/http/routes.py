@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..web.routes import PAGES
 from . import documents, following, holders, jobs, metrics, protocol, status, submitting
 from . import service_types as s
 from . import types as t
@@ -13,7 +14,7 @@ _JOB: Final = "/api/v1/jobs/{id}"
 _CLAIM: Final = "/api/v1/claims/{id}"
 _HTML: Final = "text/html"
 
-ROUTES: Final[tuple[Route, ...]] = (
+API: Final[tuple[Route, ...]] = (
     # jobs
     Route("GET", "/api/v1/jobs", "jobs:read", jobs.list_jobs, "List jobs", t.JobPage, query=t.JobFilters),
     Route(
@@ -134,3 +135,5 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("GET", "/api/openapi.json", "", documents.openapi_document, "The OpenAPI document", dict),
     Route("GET", "/problems/{code}", "", documents.problem_page, "What a problem means", media=_HTML),
 )
+
+ROUTES: Final = (*API, *PAGES)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -13,7 +14,7 @@ from joblog.api.http import auth
 from joblog.api.http.app import make_app
 from joblog.api.http.auth import SCOPES, Proxies
 from joblog.api.http.errors import TokenNotFoundError, UnsafeBindError
-from joblog.api.http.route import Route
+from joblog.api.http.route import Nothing, Route
 from joblog.api.http.routes import ROUTES
 from joblog.api.http.server import Bind, HttpServer
 from joblog.api.http.service import Service
@@ -51,8 +52,11 @@ class Site:
         body = BODIES.get(route.name, {}) if route.body is not None else None
         if isinstance(body, dict) and route.path.startswith("/api/v1/claims/"):
             body = {"token": "1.1", "unit": "u", **body} if route.name in WITH_UNIT else {"token": "1.1", **body}
-        client = Client(self.server.port, token)
-        return client.request(route.method, path, body, {"Idempotency-Key": a_key()} | more)
+        client, headers = Client(self.server.port, token), {"Idempotency-Key": a_key()} | more
+        if route.is_form:
+            headers["Content-Type"] = "application/x-www-form-urlencoded"
+            body = b"" if route.body is Nothing else urlencode({"key": a_key()}).encode()
+        return client.request(route.method, path, body, headers)
 
 
 WITH_UNIT = {"attempt_unit", "advance_claim", "retry_later"}
@@ -134,7 +138,9 @@ def test_who_is_bound_finds_nothing_of_others_on_any_route(site: Site, route: Ro
 
     assert CANARY.encode() not in reply.body
     assert CANARY not in str(reply.headers)
-    if "{id}" in route.path and route.scope.startswith("jobs:"):
+    if route.path == "/sign-out":
+        assert reply.status == 303
+    elif "{id}" in route.path and route.scope.startswith("jobs:"):
         assert (reply.status, reply.code) == (404, "job-not-found")
         assert site.log.store.head() == before
     elif route.whole or route.scope not in {"jobs:read", "jobs:write", "jobs:control", "feed:read"}:

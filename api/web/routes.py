@@ -1,0 +1,37 @@
+"""The page's routes: of the same table as the API's, with the same rights."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from ..http.route import Nothing, Route
+from . import forms, pages
+from .render import static_file
+
+_READ: Final = "jobs:read"
+_screen = partial(Route, "GET", page=True, media="text/html")
+_form = partial(Route, "POST", page=True, media="text/html", body=forms.CommandForm, is_form=True)
+
+PAGES: Final[tuple[Route, ...]] = (
+    _screen("/", _READ, pages.overview, "Overview"),
+    _screen("/jobs", _READ, pages.jobs_page, "Jobs", query=forms.JobLinks),
+    _screen("/jobs/{id}", _READ, pages.job_page, "Job", query=forms.JobQuery),
+    _form("/jobs/{id}/{action:pause|resume|cancel|retry}", "jobs:control", pages.command_page, "Command a job"),
+    _screen("/queues", _READ, pages.queues_page, "Queues", whole=True),
+    _form(
+        "/queues/{name}/{action:pause|resume}",
+        "queues:control",
+        pages.command_queue_page,
+        "Command a queue",
+        whole=True,
+    ),
+    _screen("/workers", _READ, pages.workers_page, "Workers", whole=True),
+    _screen("/gates", _READ, pages.gates_page, "Gates", whole=True),
+    _screen("/recovery", "admin", pages.recovery_page, "Recovery", query=forms.RecoveryQuery, whole=True),
+    _screen("/projections", _READ, pages.projections_page, "Projections", whole=True),
+    _screen("/security", "admin", pages.security_page, "Security", whole=True),
+    _screen("/sign-in", "", pages.sign_in_page, "Sign in", query=forms.SignIn),
+    Route("POST", "/sign-out", _READ, pages.sign_out_page, "Sign out", page=True, body=Nothing, is_form=True),
+    _screen("/static/{file}", "", static_file, "Files of the page"),
+)

@@ -1,0 +1,95 @@
+// The page works without this.  With it: parts marked data-live follow the log, keys, theme, a question before a cancel.
+"use strict";
+(() => {
+  const kept = (name, value) => { try { return value === undefined ? localStorage.getItem(name) : localStorage.setItem(name, value); } catch { return null; } };
+  const said = document.getElementById("said");
+  const rest = (ms) => new Promise((done) => setTimeout(done, ms));
+
+  // theme: auto, light, dark
+  const theme = document.getElementById("theme");
+  const themes = ["auto", "light", "dark"];
+  const paint = () => {
+    const chosen = kept("theme") || "auto";
+    if (chosen === "auto") delete document.documentElement.dataset.theme; else document.documentElement.dataset.theme = chosen;
+    if (theme) { theme.hidden = false; theme.textContent = `theme: ${chosen}`; }
+  };
+  const turn = () => { kept("theme", themes[(themes.indexOf(kept("theme") || "auto") + 1) % 3]); paint(); };
+  if (theme) theme.addEventListener("click", turn);
+  paint();
+
+  // live: wait for the log to move, then take the new parts of this very page; at most once a second, never while hidden
+  const parts = () => [...document.querySelectorAll("[data-live]")];
+  const live = document.getElementById("live");
+  let on = kept("live") ? kept("live") === "on" : !matchMedia("(prefers-reduced-motion: reduce)").matches;
+  const show = () => { if (live) { live.hidden = !parts().length; live.setAttribute("aria-pressed", on); live.textContent = `live: ${on ? "on" : "off"}`; } };
+  const flip = () => { on = !on; kept("live", on ? "on" : "off"); show(); };
+  if (live) live.addEventListener("click", flip);
+  show();
+
+  const refresh = async () => {
+    const answer = await fetch(location.href, { headers: { accept: "text/html" } });
+    if (!answer.ok) throw new Error(String(answer.status));
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    for (const part of parts()) {
+      const next = fresh.getElementById(part.id);
+      if (next && next.innerHTML !== part.innerHTML && !part.contains(document.activeElement)) part.innerHTML = next.innerHTML;
+    }
+  };
+  let place = "";
+  const moved = async () => {
+    const answer = await fetch(`/api/v1/feed?limit=1&wait=20&after=${place}`);
+    if (answer.status === 409) { place = ""; return true; }
+    if (answer.status === 403) { await rest(5000); return true; }
+    if (!answer.ok) throw new Error(String(answer.status));
+    const page = await answer.json();
+    const [epoch] = page.next.split(":");
+    const had = place !== "";
+    place = `${epoch}:${page.high_water}`;
+    return had && page.items.length > 0;
+  };
+  const follow = async () => {
+    let lost = false;
+    for (;;) {
+      try {
+        if (on && !document.hidden && parts().length && await moved()) await refresh();
+        if (lost) { said.textContent = "Live updates go on."; lost = false; }
+        await rest(1000);
+      } catch {
+        if (!lost) said.textContent = "Live updates stopped; retrying.";
+        lost = true;
+        await rest(3000);
+      }
+    }
+  };
+  if (parts().length) follow();
+
+  // a question before what is final
+  document.addEventListener("submit", (event) => {
+    const text = event.submitter && event.submitter.dataset.confirm;
+    if (text && !confirm(text)) event.preventDefault();
+  });
+
+  // keys: / search, j k rows, Enter opens, g + letter goes, r live, t theme, ? help
+  let after = "";
+  const step = (by) => {
+    const rows = [...document.querySelectorAll("[data-row] a")];
+    const at = rows.findIndex((one) => one.closest("[data-row]").contains(document.activeElement));
+    const next = rows[Math.min(Math.max(at + by, 0), rows.length - 1)];
+    if (next) next.focus();
+  };
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
+    const go = after === "g" && document.querySelector(`a[data-key="${CSS.escape(event.key)}"]`);
+    after = event.key;
+    const search = document.querySelector("[data-search]");
+    if (go) location.assign(go.href);
+    else if (event.key === "/" && search) search.focus();
+    else if (event.key === "j") step(1);
+    else if (event.key === "k") step(-1);
+    else if (event.key === "r") flip();
+    else if (event.key === "t") turn();
+    else if (event.key === "?") said.textContent = "Keys: / search, j and k rows, Enter opens, g then o j q w a r p s screens, r live, t theme.";
+    else return;
+    event.preventDefault();
+  });
+})();

@@ -1,0 +1,151 @@
+"""What the service costs: requests and submits a second, beside a bare aiohttp handler with the same store call.
+
+One run, one process for the server, one for the client; prints one line a figure.
+    PYTHONPATH=src python bench/service.py [sqlite:///path | postgresql://…] [seconds]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import aiohttp
+import orjson
+from aiohttp import web
+
+from joblog.api import shapes
+from joblog.api.http import auth
+from joblog.api.http.server import Bind, HttpServer
+from joblog.domain.spec import JobSpec
+from joblog.eventstore import tokens
+from joblog.workers.commands.log import JobLog
+from joblog.workers.registry import Jobs
+
+CLIENTS = 32
+
+
+def bare(log: JobLog) -> web.Application:
+    """The same store calls and nothing else."""
+    pool = ThreadPoolExecutor(8)
+
+    async def job(request: web.Request) -> web.Response:
+        from uuid import UUID
+
+        loop = asyncio.get_running_loop()
+        row = await loop.run_in_executor(pool, log.row, UUID(request.match_info["id"]))
+        return web.json_response(shapes.of_row(row), dumps=lambda made: orjson.dumps(made).decode())
+
+    async def submit(request: web.Request) -> web.Response:
+        body = orjson.loads(await request.read())
+        [made] = await log.submit_soon(
+            [JobSpec(body["kind"], body["args"], key=request.headers["Idempotency-Key"])], None
+        )
+        return web.json_response({"id": str(made.job_id)}, status=201)
+
+    app = web.Application()
+    app.router.add_get("/api/v1/jobs/{id}", job)
+    app.router.add_post("/api/v1/jobs", submit)
+    return app
+
+
+def serve(url: str, pipe, kind: str) -> None:
+    with JobLog.open(url) as log:
+        if kind == "joblog":
+            server = HttpServer(log, Jobs(), Bind(port=0))
+            asyncio.run(server.serve(lambda: pipe.send(server.port)))
+        else:
+
+            async def main() -> None:
+                runner = web.AppRunner(bare(log), access_log=None)
+                await runner.setup()
+                site = web.TCPSite(runner, "127.0.0.1", 0)
+                await site.start()
+                pipe.send(site._server.sockets[0].getsockname()[1])
+                await asyncio.Event().wait()
+
+            asyncio.run(main())
+
+
+async def load(seconds: float, one) -> tuple[float, float]:
+    """Requests a second and the 99th percentile in milliseconds."""
+    until, spent = time.monotonic() + seconds, []
+
+    async def client(number: int) -> None:
+        while time.monotonic() < until:
+            began = time.perf_counter()
+            await one(number)
+            spent.append(time.perf_counter() - began)
+
+    began = time.monotonic()
+    await asyncio.gather(*(client(number) for number in range(CLIENTS)))
+    spent.sort()
+    return len(spent) / (time.monotonic() - began), spent[int(len(spent) * 0.99)] * 1000
+
+
+async def measure(port: int, token: str, job_id: str, seconds: float, kind: str) -> dict[str, float]:
+    base, headers, count = f"http://127.0.0.1:{port}", {"Authorization": f"Bearer {token}"}, iter(range(10**9))
+    figures: dict[str, float] = {}
+    async with aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(limit=CLIENTS)) as session:
+
+        async def get(_: int, extra=None, want=200) -> None:
+            async with session.get(f"{base}/api/v1/jobs/{job_id}", headers=extra) as answer:
+                await answer.read()
+                assert answer.status == want, answer.status
+
+        async def submit(_: int) -> None:
+            key = f"bench-{kind}-{os.getpid()}-{next(count):08d}"
+            async with session.post(
+                f"{base}/api/v1/jobs", json={"kind": "bench", "args": 1}, headers={"Idempotency-Key": key}
+            ) as answer:
+                await answer.read()
+                assert answer.status == 201, await answer.text()
+
+        figures["get/s"], figures["get p99 ms"] = await load(seconds, get)
+        figures["submit/s"], figures["submit p99 ms"] = await load(seconds, submit)
+        if kind == "joblog":
+            figures["304/s"], _ = await load(seconds, lambda n: get(n, {"If-None-Match": '"v1"'}, 304))
+
+            async def batch(_: int) -> None:
+                jobs = [
+                    {"kind": "bench", "args": 1, "key": f"bench-batch-{os.getpid()}-{next(count):08d}"}
+                    for _ in range(200)
+                ]
+                async with session.post(f"{base}/api/v1/batches", json={"jobs": jobs}) as answer:
+                    made = await answer.json()
+                    assert made["created"] == 200, made
+
+            rate, _ = await load(seconds, batch)
+            figures["jobs/s in batches of 200"] = rate * 200
+    return figures
+
+
+def main() -> None:
+    url = sys.argv[1] if len(sys.argv) > 1 else f"sqlite:///{tempfile.mkdtemp()}/bench.db"
+    seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 4.0
+    with JobLog.open(url) as log:
+        token, row = auth.minted(name="bench", scopes=["admin"], now=log.store.now())
+        tokens.add(log.store, row)
+        job_id = str(log.submit(JobSpec("bench")).job_id)
+    found = {}
+    for kind in ("bare", "joblog"):
+        ours, theirs = multiprocessing.Pipe()
+        process = multiprocessing.get_context("spawn").Process(target=serve, args=(url, theirs, kind))
+        process.start()
+        found[kind] = asyncio.run(measure(ours.recv(), token, job_id, seconds, kind))
+        process.kill()
+        process.join()
+    for name, value in found["joblog"].items():
+        base = found["bare"].get(name)
+        print(f"{name:26} {value:10,.0f}" + (f"   bare {base:10,.0f}   {value / base:.2f}x" if base else ""))
+    print(
+        f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {url.partition(':')[0]}, {CLIENTS} clients, {seconds:g} s each"
+    )
+
+
+if __name__ == "__main__":
+    main()

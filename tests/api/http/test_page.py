@@ -1,0 +1,303 @@
+"""The page: every screen without JavaScript, its buttons, its doors, and nothing of what it shows obeyed."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from urllib.parse import urlencode
+from uuid import UUID
+
+import pytest
+
+from joblog.api.cli.serving import sign_in_text
+from joblog.api.http.auth import COOKIE, Auth
+from joblog.api.http.server import HttpServer
+from joblog.domain.job import Actor
+from joblog.domain.spec import JobSpec
+from joblog.projections.runner import Runner
+from joblog.workers.commands.log import JobLog
+from tests.api.http.client import Client, Reply, a_token, serving
+
+EVIL = "<script>alert(1)</script>\"'&\u202e"
+HTML = {"Accept": "text/html,application/xhtml+xml"}
+VOID = {"meta", "link", "input", "br"}
+
+
+class Reader(HTMLParser):
+    """Reads a page as strictly as a page can be read: every element is closed in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.count: dict[str, int] = {}
+        self.links: set[str] = set()
+        self.ids: list[str] = []
+        self.forms: list[str] = []
+        self.text = ""
+        self.unnamed: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.count[tag] = self.count.get(tag, 0) + 1
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag in {"a", "link"} and given.get("href"):
+            self.links.add(str(given["href"]))
+        if tag == "script":
+            self.links.add(str(given["src"]))
+        if given.get("id"):
+            self.ids.append(str(given["id"]))
+        if tag == "form" and given.get("method") == "post":
+            self.forms.append(str(given["action"]))
+        if tag in {"input", "select"} and given.get("type") != "hidden" and "label" not in self.open:
+            self.unnamed.append(tag)
+        assert not [name for name in given if name.startswith("on") or name == "style"], "against our own CSP"
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def read(reply: Reply) -> Reader:
+    assert reply.headers["content-type"] == "text/html; charset=utf-8", reply
+    reader = Reader()
+    reader.feed(reply.body.decode())
+    assert reader.open == []
+    assert (reader.count["h1"], reader.count["main"], reader.count["title"]) == (1, 1, 1)
+    assert len(reader.ids) == len(set(reader.ids))
+    assert reader.unnamed == []
+    assert "Undefined" not in reader.text
+    return reader
+
+
+def browser(server: HttpServer, log: JobLog) -> Client:
+    """Sign in as the link in the terminal does."""
+    link = sign_in_text(server, log).partition(f"http://127.0.0.1:{server.port}")[2]
+    signed = Client(server.port).get(link, **HTML)
+    assert (signed.status, signed.headers["location"]) == (303, "/")
+    cookie = signed.headers["set-cookie"]
+    assert re.search(r"; Path=/; Secure; HttpOnly; SameSite=Strict", cookie)
+    return Client(server.port, headers={"Cookie": cookie.partition(";")[0], **HTML})
+
+
+def press(client: Client, path: str, form: dict[str, str], site: str = "same-origin") -> Reply:
+    headers = {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": site}
+    return client.request("POST", path, urlencode(form).encode(), headers)
+
+
+def a_form(page: Reply) -> dict[str, str]:
+    """What the buttons of a page would send."""
+    return dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', page.body.decode()))
+
+
+def fill(log: JobLog) -> UUID:
+    """A log in which something of everything has happened, with bad words wherever words are kept."""
+    job_id = log.submit(
+        JobSpec(EVIL, {"note": EVIL}, key=EVIL, tenant="default", owner=EVIL, queue="evil", tags=(EVIL,), total=9)
+    ).job_id
+    [held] = log.claim(EVIL, queues=["evil"])
+    held.complete_units([(EVIL, {"note": EVIL})], cursor={"at": EVIL}, tallies={EVIL: 1})
+    held.fail(reason="bad-input", text=EVIL)
+    log.submit(JobSpec("child", key="c", parent_id=job_id))
+    log.submit(JobSpec("waits", queue="idle"))
+    log.control_queue("held", "pause", Actor(EVIL, text=EVIL))
+    log.submit(JobSpec("runs", queue="running", total=3))
+    log.claim("host-1", queues=["running"])
+    parked = log.submit(JobSpec("parked", queue="p")).job_id
+    log.command("pause", parked, Actor(EVIL, text=EVIL))
+    return job_id
+
+
+@pytest.fixture
+def site(log: JobLog, server: HttpServer) -> tuple[Client, JobLog, UUID]:
+    job_id = fill(log)
+    return browser(server, log), log, job_id
+
+
+def test_every_link_of_every_screen_leads_somewhere_and_every_page_is_whole(
+    site: tuple[Client, JobLog, UUID],
+) -> None:
+    client, _, _ = site
+    seen: dict[str, int] = {}
+    left = ["/"]
+    while left:
+        path = left.pop().partition("#")[0]
+        if not path or path in seen:
+            continue
+        assert path.startswith("/"), "no foreign host"
+        reply = client.get(path)
+        seen[path] = reply.status
+        assert reply.status == 200, (path, reply)
+        if reply.headers["content-type"].startswith("text/html") and not path.startswith("/problems/"):
+            left += read(reply).links
+            assert b"<script>alert" not in reply.body, path
+            assert "\u202e" not in reply.body.decode(), path
+    assert {"/jobs", "/queues", "/workers", "/gates", "/recovery", "/projections", "/security"} <= seen.keys()
+    assert len([path for path in seen if path.startswith("/jobs/")]) >= 5
+
+
+def test_a_page_says_where_a_job_stands_and_why(site: tuple[Client, JobLog, UUID]) -> None:
+    client, _, job_id = site
+    text = " ".join(read(client.get(f"/jobs/{job_id}")).text.split())
+
+    assert "✕ failed" in text
+    assert "bad-input" in text
+    assert "1 of 9" in text
+    overview = " ".join(read(client.get("/")).text.split())
+    assert "1 job of idle is due and no worker runs any" in overview
+
+
+def test_empty_screens_say_so_and_how_to_begin(sqlite_log: JobLog) -> None:
+    with serving(sqlite_log) as server:
+        client = browser(server, sqlite_log)
+        assert "No jobs yet." in read(client.get("/jobs")).text
+        assert "joblog submit" in read(client.get("/")).text
+        assert "Nothing matches." in read(client.get("/jobs?status=failed")).text
+        assert read(client.get("/jobs")).count["th"] == 6
+
+
+def test_counts_and_the_report_follow_the_log(site: tuple[Client, JobLog, UUID]) -> None:
+    client, log, _ = site
+    assert "behind the log" in read(client.get("/recovery")).text
+    Runner(log.store, log.mapper, "me").run()
+
+    overview = " ".join(read(client.get("/")).text.split())
+    assert "✕ failed 1" in overview
+    assert "behind the log" not in overview
+    report = read(client.get("/recovery?filter=failed"))
+    assert "1 / 1" in " ".join(report.text.split())
+
+
+def test_jobs_are_filtered_and_paged_by_links(site: tuple[Client, JobLog, UUID]) -> None:
+    client, log, _ = site
+    log.submit_many([JobSpec("many", n) for n in range(30)])
+    first = client.get("/jobs?kind=many&status=&queue=")
+    following = next(link for link in read(first).links if "cursor=" in link)
+    second = client.get(following)
+    back = next(link for link in read(second).links if "cursor=" in link)
+
+    assert second.body.decode().count("data-row") == 5
+    assert read(client.get(back)).text.count("many") == read(first).text.count("many")
+
+
+# -- buttons ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_button_does_its_command_once_however_often_it_is_pressed(log: JobLog, server: HttpServer) -> None:
+    job_id = log.submit(JobSpec("import")).job_id
+    client = browser(server, log)
+    form = a_form(client.get(f"/jobs/{job_id}")) | {"reason": "provider is down"}
+
+    first, again = (press(client, f"/jobs/{job_id}/pause", form) for _ in range(2))
+
+    assert [(one.status, one.headers["location"]) for one in (first, again)] == [(303, f"/jobs/{job_id}")] * 2
+    assert [event.topic for event in log.store.read(job_id)] == ["joblog.job.submitted", "joblog.job.paused"]
+    assert log.row(job_id)["reason_text"] == "provider is down"
+
+
+def test_a_stale_button_changes_nothing_and_says_why(log: JobLog, server: HttpServer) -> None:
+    job_id = log.submit(JobSpec("import")).job_id
+    client = browser(server, log)
+    form = a_form(client.get(f"/jobs/{job_id}"))
+    log.command("pause", job_id, Actor("somebody"))
+
+    late = press(client, f"/jobs/{job_id}/cancel", form)
+
+    assert (late.status, log.row(job_id)["status"]) == (409, "paused")
+    assert "is no longer at version 1" in read(late).text
+
+
+def test_another_sites_page_can_press_nothing(log: JobLog, server: HttpServer) -> None:
+    job_id = log.submit(JobSpec("import")).job_id
+    client = browser(server, log)
+    form = a_form(client.get(f"/jobs/{job_id}"))
+
+    for site in ("cross-site", "same-site", "none"):
+        assert press(client, f"/jobs/{job_id}/cancel", form, site).status == 403
+    client.headers["Origin"] = "https://evil.example"
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    body = urlencode(form).encode()
+    assert client.request("POST", f"/jobs/{job_id}/cancel", body, headers).status == 403
+    del client.headers["Origin"]
+    assert client.request("POST", f"/jobs/{job_id}/cancel", body, headers).status == 403
+    assert log.row(job_id)["status"] == "queued"
+
+
+def test_a_queue_is_paused_and_resumed(log: JobLog, server: HttpServer) -> None:
+    log.submit(JobSpec("import", queue="a b"))
+    client = browser(server, log)
+
+    assert press(client, "/queues/a%20b/pause", a_form(client.get("/queues"))).status == 303
+    assert log.store.queue_rows()["a b"]["paused"]
+    assert press(client, "/queues/a%20b/resume", a_form(client.get("/queues"))).status == 303
+    assert not log.store.queue_rows()["a b"]["paused"]
+
+
+def test_who_may_only_read_has_no_buttons(log: JobLog, server: HttpServer) -> None:
+    job_id = log.submit(JobSpec("import", tenant="red")).job_id
+    reader = Client(server.port, a_token(log, "jobs:read", tenant="red"), headers=HTML)
+
+    page = read(reader.get(f"/jobs/{job_id}"))
+
+    assert page.forms == ["/sign-out"]
+    assert read(reader.get("/")).links.isdisjoint({"/queues", "/workers"})
+    assert read(reader.get("/queues")).text
+    assert reader.get("/queues").status == 403
+
+
+# -- doors -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_sign_in_link_works_once(log: JobLog, server: HttpServer) -> None:
+    code = Auth(log).sign_in_link("ada")
+    assert Client(server.port).request("HEAD", f"/sign-in?code={code}").status in {200, 303, 401}
+    second = Auth(log).sign_in_link("ada")
+    assert Client(server.port).get(f"/sign-in?code={second}", **HTML).status == 303
+
+    again = Client(server.port).get(f"/sign-in?code={second}", **HTML)
+
+    assert again.status == 401
+    assert "opens nothing" in read(again).text
+
+
+def test_without_a_session_the_page_says_how_to_come_in(log: JobLog, server: HttpServer) -> None:
+    nobody = Client(server.port, headers=HTML)
+    page = nobody.get("/jobs")
+
+    assert page.status == 401
+    assert "joblog up" in read(page).text
+    assert nobody.get("/sign-in").status == 200
+    assert Client(server.port).get("/jobs").code == "unauthorized"
+
+
+def test_a_session_is_no_bearer_token_and_ends_with_sign_out(log: JobLog, server: HttpServer) -> None:
+    client = browser(server, log)
+    secret = client.headers["Cookie"].removeprefix(f"{COOKIE}=")
+    assert Client(server.port, secret).get("/api/v1/jobs").code == "unauthorized"
+    assert client.get("/api/v1/feed").status == 200
+
+    assert press(client, "/sign-out", {}).headers["location"] == "/sign-in"
+
+    assert client.get("/jobs").status == 401
+
+
+def test_a_job_that_is_not_there_is_a_page_too(log: JobLog, server: HttpServer) -> None:
+    page = browser(server, log).get("/jobs/00000000-0000-5000-8000-000000000000")
+
+    assert page.status == 404
+    assert "not found" in read(page).text
+
+
+def test_every_page_is_locked_down(log: JobLog, server: HttpServer) -> None:
+    reply = browser(server, log).get("/")
+    policy = reply.headers["content-security-policy"]
+
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy
+    assert (reply.headers["x-content-type-options"], reply.headers["referrer-policy"]) == ("nosniff", "no-referrer")
+    assert reply.headers["cache-control"] == "no-store"
+    styles = next(link for link in read(reply).links if link.endswith(".css"))
+    assert "immutable" in Client(server.port).get(styles).headers["cache-control"]
