@@ -42,9 +42,9 @@ def serve_command(*, host: str, port: int, read_only: bool, proxies: tuple[str, 
     start_logging(logging.INFO)
     with open_log(reading=read_only) as log:
         server = make_server(log, user_jobs(), host, port, read_only=read_only, proxies=proxies)
-        if server.bind.is_loopback and not read_only:
-            say(sign_in_text(server, log))
-        received = server.run(lambda: say(f"serving {shown(database())} on {server.url}; stop it with Ctrl-C"))
+        link = sign_in_text(server, log) if server.bind.is_loopback and not read_only else ""
+        text = f"serving {shown(database())} on {server.url}; stop it with Ctrl-C"
+        received = server.run(lambda: say("\n".join(line for line in (text, link) if line)))
     answer({"url": server.url, "stopped_by": None if received is None else received.name})
     return _ENDS.get(received, Exit.DONE) if received is not None else Exit.DONE
 

@@ -49,7 +49,7 @@ class Site:
         path = re.sub(r"\{action:([a-z-]+)[^}]*\}", r"\1", route.path)
         path = path.replace("{id}", self.job_id).replace("{name}", "bulk").replace("{code}", "lease-lost")
         path = re.sub(r"\{[a-z]+(:[^}]*)?\}", "x", path)
-        body = BODIES.get(route.name, {}) if route.body is not None else None
+        body: Any = BODIES.get(route.name, {}) if route.body is not None else None
         if isinstance(body, dict) and route.path.startswith("/api/v1/claims/"):
             body = {"token": "1.1", "unit": "u", **body} if route.name in WITH_UNIT else {"token": "1.1", **body}
         client, headers = Client(self.server.port, token), {"Idempotency-Key": a_key()} | more
