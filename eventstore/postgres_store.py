@@ -371,8 +371,9 @@ class PostgresStore(SqlStore):
             "q.slots - (SELECT count(*) FROM leases l WHERE l.queue = q.queue), 0) END FROM queues q WHERE q.queue = ANY(%s) "
             "UNION ALL SELECT 'gate ' || g.gate, CASE WHEN g.closed_until > %s THEN 0 WHEN g.slots IS NULL THEN NULL ELSE "
             "greatest(g.slots - (SELECT count(*) FROM leases l WHERE l.gate = g.gate AND l.gate <> '') - (SELECT count(DISTINCT "
-            "l.job_id) FROM gate_turns t JOIN leases l ON l.job_id = t.job_id AND l.epoch = t.epoch AND l.token = t.token "
-            "WHERE t.gate = g.gate AND t.holds = 1 AND l.gate <> g.gate), 0) END FROM gates g"
+            "t.job_id) FROM gate_turns t CROSS JOIN LATERAL (SELECT 1 FROM leases l WHERE l.job_id = t.job_id "
+            "AND l.epoch = t.epoch AND l.token = t.token AND l.gate <> g.gate OFFSET 0) l "  # one plan: turns, then leases
+            "WHERE t.gate = g.gate AND t.holds = 1), 0) END FROM gates g"
         )
         return dict(cursor.execute(sql, (list(query.queues), now)).fetchall())
 

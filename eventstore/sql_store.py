@@ -346,8 +346,8 @@ class SqlStore:
             if value is not None:
                 where.append(f"{column} = {mark}")
                 params.append(value)
-        if owner:
-            where.append("owner <> ''")  # as its index says
+                if value and column != "status":
+                    where.append(f"{column} <> ''")  # as its index says
         for key, sign in ((before, "<"), (after, ">")):
             if key is not None:
                 where.append(f"(created_at, id) {sign} ({mark}, {mark})")

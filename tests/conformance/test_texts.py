@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from joblog.domain import storable
+from joblog.domain import identity, storable
 from joblog.domain.errors import InputError, TooLargeError, UnstorableError
 from joblog.domain.job import Actor
 from joblog.domain.storable import EVIDENCE_LIMIT
@@ -51,7 +51,7 @@ def test_any_printable_name_can_be_used(backend: Backend, log: JobLog) -> None:
     for name in NAMES:
         fields = dict.fromkeys(("kind", "tenant", "queue", "owner", "gate", "exclusive_key"), name)
         jobs[name] = submit(log, name, tags=(name,), **fields)
-        log.store.set_gate(name, 3, 0)
+        log.store.set_gate(identity.gate(name, name), 3, 0)
         [held] = claim(log, name, queues=[name], kinds=[name], presence=name)
         held.complete_units([(name, 1)])
 
@@ -59,7 +59,8 @@ def test_any_printable_name_can_be_used(backend: Backend, log: JobLog) -> None:
 
     for name, job_id in jobs.items():
         row = again.row(job_id)
-        assert [row[column] for column in ("kind", "tenant", "queue", "owner", "gate", "worker")] == [name] * 6
+        assert [row[column] for column in ("kind", "tenant", "queue", "owner", "worker")] == [name] * 5
+        assert row["gate"] == identity.gate(name, name)
         assert set(again.store.unit_states(job_id)) == {name}
         assert [found["id"] for found in again.store.find_jobs(tenant=name, queue=name, kind=name)] == [job_id]
 

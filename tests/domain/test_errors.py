@@ -56,6 +56,14 @@ CODES = {
     "CorruptLogError": "corrupt-log",
     "RebuildRunningError": "rebuild-running",
     "UnknownOutcomeError": "outcome-unknown",
+    "ConsumerMovedError": "consumer-moved",
+    "ConsumerNotFoundError": "consumer-not-found",
+    "DamagedExportError": "damaged-export",
+    "HeadContradictedError": "head-contradicted",
+    "SignatureError": "bad-signature",
+    "StoreNotEmptyError": "store-not-empty",
+    "TamperedError": "tampered",
+    "ViewStoppedError": "view-stopped",
 }
 TREE = [cls for _, cls in inspect.getmembers(errors, inspect.isclass) if issubclass(cls, JobLogError)]
 
@@ -75,6 +83,9 @@ GIVEN = {
     "key": "k",
     "unit": "u",
     "topic": "joblog.job.new",
+    "position": 7,
+    "view": "counters",
+    "reason": "no such event",
 }
 
 

@@ -199,19 +199,19 @@ CREATE INDEX jobs_0_created ON jobs_0 (created_at, id)
 --;
 CREATE INDEX jobs_0_due ON jobs_0 (due_at, id) WHERE ready = 0 AND blocked = 0 AND status IN ('queued', 'waiting')
 --;
-CREATE INDEX jobs_0_kind ON jobs_0 (kind, created_at, id)
+CREATE INDEX jobs_0_kind ON jobs_0 (kind, created_at, id) WHERE kind != ''
 --;
 CREATE INDEX jobs_0_owner ON jobs_0 (owner, created_at, id) WHERE owner != ''
 --;
 CREATE INDEX jobs_0_parent ON jobs_0 (parent_id) WHERE parent_id != ''
 --;
-CREATE INDEX jobs_0_queue ON jobs_0 (queue, created_at, id)
+CREATE INDEX jobs_0_queue ON jobs_0 (queue, created_at, id) WHERE queue != ''
 --;
 CREATE INDEX jobs_0_status ON jobs_0 (status, created_at, id)
 --;
 CREATE INDEX jobs_0_suspects ON jobs_0 (queue, crashes) WHERE ready = 1 AND crashes > 0
 --;
-CREATE INDEX jobs_0_tenant ON jobs_0 (tenant, created_at, id)
+CREATE INDEX jobs_0_tenant ON jobs_0 (tenant, created_at, id) WHERE tenant != ''
 --;
 CREATE TABLE jobs_1 (
 	id BLOB NOT NULL, 
@@ -265,19 +265,19 @@ CREATE INDEX jobs_1_created ON jobs_1 (created_at, id)
 --;
 CREATE INDEX jobs_1_due ON jobs_1 (due_at, id) WHERE ready = 0 AND blocked = 0 AND status IN ('queued', 'waiting')
 --;
-CREATE INDEX jobs_1_kind ON jobs_1 (kind, created_at, id)
+CREATE INDEX jobs_1_kind ON jobs_1 (kind, created_at, id) WHERE kind != ''
 --;
 CREATE INDEX jobs_1_owner ON jobs_1 (owner, created_at, id) WHERE owner != ''
 --;
 CREATE INDEX jobs_1_parent ON jobs_1 (parent_id) WHERE parent_id != ''
 --;
-CREATE INDEX jobs_1_queue ON jobs_1 (queue, created_at, id)
+CREATE INDEX jobs_1_queue ON jobs_1 (queue, created_at, id) WHERE queue != ''
 --;
 CREATE INDEX jobs_1_status ON jobs_1 (status, created_at, id)
 --;
 CREATE INDEX jobs_1_suspects ON jobs_1 (queue, crashes) WHERE ready = 1 AND crashes > 0
 --;
-CREATE INDEX jobs_1_tenant ON jobs_1 (tenant, created_at, id)
+CREATE INDEX jobs_1_tenant ON jobs_1 (tenant, created_at, id) WHERE tenant != ''
 --;
 CREATE TABLE leases (
 	job_id BLOB NOT NULL, 
