@@ -7,6 +7,7 @@ then the socket is only made for a judged address, then the peer that really ans
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -22,6 +23,7 @@ PORTS: Final = frozenset({80, 443, 8080, 8443})
 ANSWERS_LIMIT: Final = 32
 REDIRECTS_LIMIT: Final = 3
 _LAST_PORT: Final = 65_535
+_address: Final = lru_cache(1024)(ip_address)
 
 
 class Resolver(Protocol):
@@ -132,7 +134,7 @@ class Guard:
         addresses: list[Address] = []
         for answer in answers:
             try:
-                addresses.append(ip_address(answer))
+                addresses.append(_address(answer))
             except ValueError:
                 raise approval.refuse("answers", "an answer that is no address") from None
         return self._judge(approval, addresses)
@@ -167,7 +169,7 @@ class Guard:
         Raises:
             DestinationRefusedError: it is another one.
         """
-        address, port = ip_address(sockaddr[0]), sockaddr[1]
+        address, port = _address(sockaddr[0]), sockaddr[1]
         if address not in approval.addresses or port != approval.target.port or any(sockaddr[2:]):
             raise approval.refuse("socket", f"{address} port {port} was not judged")
 
@@ -179,9 +181,9 @@ class Guard:
         """
         if not peer:
             raise approval.refuse("peer", "the connection does not say where it goes")
-        address = ip_address(peer[0])
+        address = _address(peer[0])
         kind = self._barred(approval.target, address)
         if kind or (approval.addresses and address not in approval.addresses) or peer[1] != approval.target.port:
             raise approval.refuse("peer", f"{address} port {peer[1]} answered{f', {kind}' if kind else ''}")
-        if local and ip_address(local[0]) == address and not self._is_open(approval.target, address):
+        if local and _address(local[0]) == address and not self._is_open(approval.target, address):
             raise approval.refuse("peer", f"{address} is an address of this machine")

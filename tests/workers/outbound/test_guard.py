@@ -6,6 +6,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from yarl import URL
 
 from joblog.domain.errors import InvalidFieldError
 from joblog.workers.outbound.address import kind_of
@@ -153,6 +154,32 @@ def test_whatever_the_url_the_answer_is_a_refusal_or_a_target(url: str) -> None:
     except DestinationRefusedError:
         return
     assert Guard().check(target.url).target == target
+
+
+URLS = st.builds(
+    "{}://{}{}{}".format,
+    st.sampled_from(["http", "https", "HTTP"]),
+    st.sampled_from(
+        ["hooks.example.com", "EXAMPLE.org", "8.8.8.8", "[2606:4700:4700::1111]", "xn--fa-hia.de", "a.b-c.example.net"]
+    ),
+    st.sampled_from(["", ":80", ":443", ":8080", ":8443"]),
+    st.just("")
+    | st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), max_size=40).map(lambda text: f"/{text}"),
+)
+
+
+@given(URLS)
+def test_the_transports_parser_reads_what_the_guard_has_judged(url: str) -> None:
+    """Two parsers, one destination: what is connected to is where the check looked."""
+    try:
+        target = Guard().check(url).target
+    except DestinationRefusedError:
+        return
+    read = URL(target.url, encoded=True)
+
+    assert (read.scheme, read.raw_host, read.port) == (target.scheme, target.host, target.port)
+    assert read.raw_path_qs == target.path
+    assert (read.raw_user, read.raw_password, read.raw_fragment) == (None, None, "")
 
 
 LOCATIONS = [
