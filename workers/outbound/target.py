@@ -108,7 +108,7 @@ def parse_url(url: str) -> Target:
     if port > _LAST_PORT:
         raise DestinationRefusedError("port", "no such port")
     host, address = _host(authority)
-    path = (match["path"] or "/") + match["query"]
+    path = (match["path"] or "/") + ("" if match["query"] == "?" else match["query"])
     return Target(scheme, host, port, path, address)
 
 

@@ -139,6 +139,7 @@ def test_another_url_that_two_parsers_could_read_in_two_ways_is_refused(url: str
         ("https://xn--bcher-kva.example.com:8443", "https://xn--bcher-kva.example.com:8443/"),
         ("https://hooks.example.com/a//b/../c?d#e@127.0.0.1", "https://hooks.example.com/a//b/../c?d"),
         ("https://r3---sn-abc.example.net?x", "https://r3---sn-abc.example.net/?x"),
+        ("https://hooks.example.com/a?#x", "https://hooks.example.com/a"),
         ("http://test.example.com:443/", "http://test.example.com:443/"),
         ("https://example.dev:443/", "https://example.dev/"),
     ],
