@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -275,6 +276,62 @@ def test_a_job_that_declares_its_gate_is_not_claimed_while_it_is_closed() -> Non
     assert topics(lab, job_id) == ["submitted"]
     assert lab.finish(ask, job_id).status is Status.COMPLETED
     assert topics(lab, job_id).count("claimed") == 1
+
+
+def test_a_jobs_own_requests_take_turns_in_place() -> None:
+    """A gate that the job itself fills must not undo what its other requests do."""
+    lab = Lab()
+    lab.store.set_gate("crm", 1, 0)
+    under_way, most, done = 0, 0, 0
+    jobs = Jobs()
+
+    @jobs.job("ask")
+    async def ask(run: Run, args: dict[str, Any]) -> int:
+        nonlocal under_way, most, done
+
+        async def one() -> None:
+            nonlocal under_way, most, done
+            async with run.gate("crm"):
+                under_way += 1
+                most = max(most, under_way)
+                await run.sleep(0.01)
+                under_way -= 1
+                done += 1
+
+        await asyncio.gather(*(one() for _ in range(4)))
+        return done
+
+    job = lab.run(ask, {})
+
+    assert (job.result, most, job.attempt) == (4, 1, 1)
+
+
+@pytest.mark.parametrize("declares", [True, False])
+def test_a_crowd_behind_a_closed_gate_costs_at_most_one_wait_each(*, declares: bool) -> None:
+    lab = Lab()
+    jobs = Jobs()
+    served = []
+
+    @jobs.job("ask", gate="crm" if declares else "")
+    async def ask(run: Run, args: dict[str, Any]) -> None:
+        async with run.gate("crm"):
+            served.append(lab.clock.now())
+
+    lab.store.close_gate("crm", lab.store.now() + 3_600_000_000, by="a", reason="")
+    ids = [ask.submit(lab.log, {}, key=f"{n}").job_id for n in range(60)]
+    for _ in range(10):
+        for held in lab.log.claim("w", limit=100):
+            lab.execute(ask, held)
+        lab.clock.advance(60)
+
+    waits = 0 if declares else len(ids)
+    assert served == []
+    assert lab.store.head() == len(ids) + 2 * waits  # submitted; claimed and given back at most once
+    lab.clock.advance(3600)
+    for held in lab.log.claim("w", limit=100):
+        lab.execute(ask, held)
+    assert len(served) == len(ids)
+    assert {lab.log.job(job_id).status for job_id in ids} == {Status.COMPLETED}
 
 
 REFUSED: dict[str, Callable[[Jobs], Any]] = {
