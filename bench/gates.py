@@ -142,7 +142,7 @@ def deliveries(kind, events):
             announced = time.perf_counter() - began
             worker = Worker(log, builtin(), WorkerSettings(slots=destinations, poll_seconds=0.5))
             thread = threading.Thread(target=worker.run)
-            began = time.perf_counter()
+            began, before = time.perf_counter(), os.times()
             thread.start()
             from joblog.eventstore import webhooks as table
 
@@ -153,7 +153,7 @@ def deliveries(kind, events):
                 if sent == destinations * events:
                     break
                 time.sleep(0.1)
-            seconds = time.perf_counter() - began
+            seconds, after = time.perf_counter() - began, os.times()
             worker.stop()
             thread.join()
         total = destinations * events

@@ -105,8 +105,9 @@ class Gates:
     def _seen(self, cursor: Any, entry: g.GateEntry) -> g.Seen:
         job = self._store.to_id(entry.job_id)
         of_job = "coalesce(sum(CASE WHEN job_id = ? THEN 1 ELSE 0 END), 0)"
-        sql = f"SELECT count(*), {of_job} FROM gate_turns WHERE gate = ? AND holds = 1"
-        used, own = self._run(cursor, sql, job, entry.gate).fetchone()
+        # Without its own: after a lost answer the same entry asks again.
+        sql = f"SELECT count(*), {of_job} FROM gate_turns WHERE gate = ? AND holds = 1 AND entry <> ?"
+        used, own = self._run(cursor, sql, job, entry.gate, entry.entry).fetchone()
         # The turn of this entry, or the first that was kept for the job under an earlier lease.
         sql = (
             "SELECT entry, at FROM gate_turns WHERE gate = ? AND job_id = ? AND holds = 0 "

@@ -54,7 +54,7 @@ class MemoryGates:
 
     def _seen(self, entry: g.GateEntry) -> g.Seen:
         mine = {name: turn for (gate, name), turn in self.turns.items() if gate == entry.gate}
-        used = [turn for turn in mine.values() if turn.holds]
+        used = [turn for name, turn in mine.items() if turn.holds and name != entry.entry]
         kept = [
             (name != entry.entry, turn.at, name)
             for name, turn in mine.items()

@@ -63,7 +63,8 @@ class Passage:
             Stopped: it is more than a moment away.
         """
         self._book.check()
-        answer = self._answer = self._book.log.store.enter_gate(self._entry)
+        log = self._book.log
+        answer = self._answer = log.busy.run(lambda: log.store.enter_gate(self._entry))
         if answer.is_let_go:
             return None
         seconds = _LOOK_AGAIN if answer.why == "full" else (answer.at - answer.now) / 1_000_000
@@ -102,7 +103,10 @@ class Passage:
         pairs = headers.items() if isinstance(headers, Mapping) else headers
         wait = verdict.hint(pairs, status, now)
         if wait is not None:
-            self.close(wait.until(now), f"{status} ({wait.origin})")
+            try:
+                self.close(wait.until(now), f"{status} ({wait.origin})")
+            except JobLogError as failure:  # this job waits all the same; the next one will be told by itself
+                logger.warning("gate %s could not be closed: %s", self.name, failure)
         if not verdict.is_retryable(status):
             return None
         error = verdict.retry_later(f"http-{status}", "", wait, now)

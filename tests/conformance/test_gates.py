@@ -120,6 +120,15 @@ def test_gat_01_no_more_than_the_slots_are_under_way(log: JobLog, store: Store) 
     assert [store.enter_gate(one).why for one in entries[4:]] == ["", "full"]
 
 
+def test_who_asks_again_after_a_lost_answer_holds_one_slot(log: JobLog, store: Store) -> None:
+    mine, other = entry_of(claimed(log), GateLimits(slots=1)), entry_of(claimed(log))
+
+    assert [store.enter_gate(mine).why for _ in range(2)] == ["", ""]
+    assert store.gates("crm")[0].requests == 1
+    store.leave_gate("crm", mine.entry)
+    assert store.enter_gate(other).is_let_go
+
+
 def test_a_full_gate_says_whether_the_job_itself_fills_it(log: JobLog, store: Store) -> None:
     held, other = claimed(log), claimed(log)
     store.enter_gate(entry_of(held, GateLimits(slots=1)))

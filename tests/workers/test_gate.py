@@ -11,10 +11,11 @@ from uuid import UUID
 
 import pytest
 
-from joblog.domain.errors import InvalidFieldError
+from joblog.domain.errors import InvalidFieldError, StoreBusyError
 from joblog.domain.job import Job
 from joblog.domain.retry import RetryPolicy
 from joblog.domain.status import Status
+from joblog.eventstore.memory_store import MemoryStore
 from joblog.workers.errors import RetryLater
 from joblog.workers.registry import Jobs, Operation
 from joblog.workers.run import Run, SyncRun
@@ -156,6 +157,22 @@ def test_more_than_a_day_parks_the_job_and_nothing_but_an_operator_resumes_it(*,
     assert state.row.closed_reason == "429 (delta)"
     lab.clock.advance(8 * DAY)
     assert run_once(lab, operation, job.id).status is Status.PAUSED
+
+
+def test_a_gate_that_can_not_be_closed_changes_nothing_for_the_job_that_was_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lab = Lab()
+
+    def busy(*_: Any, **__: Any) -> int:
+        raise StoreBusyError("busy")
+
+    monkeypatch.setattr(MemoryStore, "close_gate", busy)
+    provider = closed_for(lab, 300)
+    job = lab.run(asking(provider, is_async=True), {})
+
+    assert (job.status, len(provider.served)) == (Status.COMPLETED, 2)
+    assert provider.served[1] == provider.open_at
 
 
 def test_exactly_a_day_is_waited_for() -> None:
