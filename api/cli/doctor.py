@@ -66,7 +66,7 @@ def _checks(url: sa.URL) -> Iterator[Check]:
 
 
 def _of_log() -> Iterator[Check]:
-    from . import checks
+    from . import checks, evidence
 
     with open_log() as log:
         yield from checks.of_database(log)
@@ -75,6 +75,7 @@ def _of_log() -> Iterator[Check]:
         yield from checks.of_lag(log)
         yield checks.of_workers(log)
         yield from checks.of_projections(log)
+        yield from evidence.of_evidence(log)
 
 
 def _of_settings(url: sa.URL) -> Check:
