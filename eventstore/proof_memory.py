@@ -78,6 +78,10 @@ class MemoryProofs:
         """See ``ProofRows``."""
         return [self._heads[name] for name in sorted(self._heads)]
 
+    def last_head(self) -> HeadRow | None:
+        """See ``ProofRows``."""
+        return self._heads[max(self._heads)] if self._heads else None
+
     def put_head(self, head: HeadRow) -> None:
         """See ``ProofRows``."""
         self._heads.setdefault(head[:2], head)

@@ -73,6 +73,9 @@ class ProofRows(Protocol):
     def heads(self) -> list[HeadRow]:
         """The signed heads, the smallest first."""
 
+    def last_head(self) -> HeadRow | None:
+        """The newest signed head."""
+
     def put_head(self, head: HeadRow) -> None:
         """Keep a signed head; one that is there stays."""
 
@@ -192,6 +195,11 @@ class SqlProofs:
         return [
             HeadRow(*r) for r in self._rows("SELECT epoch, size, signed_at, note FROM tree_heads ORDER BY epoch, size")
         ]
+
+    def last_head(self) -> HeadRow | None:
+        """See ``ProofRows``."""
+        sql = "SELECT epoch, size, signed_at, note FROM tree_heads ORDER BY epoch DESC, size DESC LIMIT 1"
+        return next((HeadRow(*row) for row in self._rows(sql)), None)
 
     def put_head(self, head: HeadRow) -> None:
         """See ``ProofRows``."""

@@ -30,7 +30,7 @@ def of_evidence(log: JobLog) -> Iterator[Check]:
 
 
 def _of_heads(log: JobLog, head: int) -> Check:
-    last = max(proof_rows(log.store).heads(), key=lambda row: (row.epoch, row.size), default=None)
+    last = proof_rows(log.store).last_head()
     if last is None:
         return Check(
             "heads", "ok", "nothing is signed; `joblog heads keygen` and `joblog heads sign` would make it evidence"

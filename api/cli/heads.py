@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ...domain.errors import InvalidFieldError, StoreBusyError, StoreUnavailableError
+from ...domain.errors import InvalidFieldError, StoreBusyError, StoreUnavailableError, UnknownOutcomeError
 from ..text import clean, iso
 from .output import answer, emit, say
 from .session import open_log
@@ -69,13 +69,13 @@ def show_command() -> None:
     from ...eventstore.proof_rows import proof_rows
 
     with open_log(reading=True) as log:
-        rows = proof_rows(log.store).heads()
-    if not rows:
+        row = proof_rows(log.store).last_head()
+    if row is None:
         raise InvalidFieldError("heads", "nothing was signed yet", "joblog heads sign")
     if current().as_json:
-        emit({"note": rows[-1].note})
+        emit({"note": row.note})
     else:
-        click.echo(rows[-1].note, nl=False)
+        click.echo(row.note, nl=False)
 
 
 @heads_command.command(name="keygen")
@@ -113,7 +113,7 @@ def sign_command(*, key: str | None, every: float | None) -> None:
             _wait(every)
             try:
                 _sign(log, signer, path, quiet=True)
-            except (StoreBusyError, StoreUnavailableError) as error:
+            except (StoreBusyError, StoreUnavailableError, UnknownOutcomeError) as error:
                 say(f"the database does not answer: {clean(str(error))}; trying again")
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ...projections.proof.report import KnownHead, Report
     from ...workers.commands.log import JobLog
 
+_HEADS: Final = 1000  #: heads of the database that are held against the log
 _TOLD: Final = 100  #: findings that are shown; the others are counted
 _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 
@@ -115,9 +116,14 @@ def known_heads(log: JobLog, files: Sequence[Path], verifier: Verifier | None) -
     """The heads to hold the log against, and what is said of those whose signature does not hold."""
     from ...projections.proof.heads import stored_heads
 
-    return judged(
-        [*(("kept", one) for one in kept(files)), *(("stored", one) for one in stored_heads(log.store))], verifier
-    )
+    stored = thinned(stored_heads(log.store))
+    return judged([*(("kept", one) for one in kept(files)), *(("stored", one) for one in stored)], verifier)
+
+
+def thinned(heads: Sequence[SignedHead]) -> Sequence[SignedHead]:
+    """Not too many of them, the newest among them: it speaks for all that were signed before it."""
+    step = max(-(-len(heads) // _HEADS), 1)
+    return heads[::-1][::step][::-1]
 
 
 def judged(heads: Sequence[tuple[str, SignedHead]], verifier: Verifier | None) -> tuple[list[KnownHead], list[str]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...domain.errors import SignatureError, TamperedError
 from ...eventstore.proof_rows import proof_rows
-from .heads import stored_heads
+from .heads import last_stored
 from .merkle import Entry, leaf_of_row
 from .proofs import consistency_proof, is_consistent
 from .tiles import WIDTH
@@ -58,11 +58,10 @@ def next_entries(store: Store, frontier: Frontier, verifier: Verifier, *, limit:
 
 
 def _newest_head(store: Store, verifier: Verifier) -> Head | None:
-    """The head that covers most; in the newest epoch."""
-    found = stored_heads(store)
-    if not found:
+    """The head that covers most, in the newest epoch."""
+    newest = last_stored(store)
+    if newest is None:
         return None
-    newest = max(found, key=lambda one: (one.head.epoch, one.head.size))
     try:
         return verifier.opened(newest.note).head
     except SignatureError as error:

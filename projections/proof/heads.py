@@ -6,7 +6,7 @@ The signer remembers its heads in a file beside its key, so a database that was 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ...domain.errors import HeadContradictedError
 from ...eventstore.proof_rows import HeadRow, proof_rows
@@ -16,10 +16,14 @@ from .tree import build, given_up_behind, stored_tree
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from uuid import UUID
 
     from ...eventstore.store import Store
     from .notes import Signer
     from .tiles import TiledTree
+
+
+_TAIL: Final = 1 << 16  #: bytes at the end of a file of heads that are read
 
 
 class Signing(NamedTuple):
@@ -29,16 +33,34 @@ class Signing(NamedTuple):
     is_new: bool
 
 
-def kept_heads(path: Path | None) -> list[SignedHead]:
+def kept_heads(path: Path) -> list[SignedHead]:
     """The heads that a file keeps, oldest first, unchecked; none if there is no file.
 
     Raises:
         SignatureError: it holds something else.
     """
-    if path is None or not path.exists():
+    if not path.exists():
         return []
-    notes = split_notes(path.read_text(encoding="utf-8"))
-    return [SignedHead(parsed(note)[0], note) for note in notes]
+    return [SignedHead(parsed(note)[0], note) for note in split_notes(path.read_text(encoding="utf-8"))]
+
+
+def last_kept(path: Path | None, store_id: UUID) -> SignedHead | None:
+    """The newest head of one log in a file that may have grown for years: only its end is read."""
+    if path is None or not path.exists():
+        return None
+    with path.open("rb") as file:
+        start = max(file.seek(0, os.SEEK_END) - _TAIL, 0)
+        file.seek(start)
+        notes = split_notes(file.read().decode(errors="replace"))
+    found = [SignedHead(parsed(note)[0], note) for note in notes[bool(start) :]]  # the first may be cut
+    mine = [one for one in found if one.head.store_id == store_id]
+    return max(mine, key=lambda one: one.head[1:3], default=None)
+
+
+def last_stored(store: Store) -> SignedHead | None:
+    """The newest head that lies in the database, unchecked."""
+    row = proof_rows(store).last_head()
+    return None if row is None else SignedHead(parsed(row.note)[0], row.note)
 
 
 def stored_heads(store: Store) -> list[SignedHead]:
@@ -57,18 +79,19 @@ def sign(store: Store, signer: Signer, kept: Path | None) -> Signing | None:
     if not size:
         return None
     state, tree = store.state(), stored_tree(store)
-    earlier = [one for one in (*kept_heads(kept), *stored_heads(store)) if one.head.store_id == state.store_id]
+    # Each head was held against the one before it, so the newest speak for all.
+    newest = last_kept(kept, state.store_id), last_stored(store)
+    earlier = [one for one in newest if one is not None and one.head.store_id == state.store_id]
     head = Head(state.store_id, state.epoch, size, tree.root(size))
     _refuse_contradiction(store, earlier, head, tree)
     last = max((one.head.size for one in earlier), default=0)
     for finding in check_range(store, last + 1, size).findings:
         raise HeadContradictedError(f"nothing was signed: {finding.text}")
-    known = [one for one in earlier if one.head == head]
     signed = signer.sign(head)
-    if kept is not None and not any(one.note == signed.note for one in kept_heads(kept)):
+    if kept is not None and (newest[0] is None or newest[0].note != signed.note):
         _keep(kept, signed)
     proof_rows(store).put_head(HeadRow(head.epoch, head.size, store.now(), signed.note))
-    return Signing(signed, is_new=not known)
+    return Signing(signed, is_new=all(one.head != head for one in earlier))
 
 
 def _refuse_contradiction(store: Store, earlier: list[SignedHead], now: Head, tree: TiledTree) -> None:

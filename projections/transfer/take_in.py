@@ -6,7 +6,7 @@ was in the middle of a list stops with ``list-changed``.  A backup has all of th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from ...domain.errors import DamagedExportError, InvalidFieldError, StoreError, StoreNotEmptyError
@@ -31,6 +31,12 @@ if TYPE_CHECKING:
     from ...eventstore.mapper import OrjsonMapper
     from ...eventstore.store import Store
     from ..proof.merkle import Entry
+
+
+_UNBOUNDED: Final = (
+    "SELECT set_config(name, '0', true) FROM pg_settings "
+    "WHERE name IN ('transaction_timeout', 'idle_in_transaction_session_timeout', 'statement_timeout')"
+)
 
 
 def import_log(
@@ -76,6 +82,8 @@ class _Taking:
         """Write it all."""
         statements = self._store.statements
         with self._store.writing("import") as cursor:
+            if self._store.dialect == "postgresql":
+                cursor.execute(_UNBOUNDED)  # the bounds of a lease are not for this
             self._store.lock_log(cursor)
             _, _, generation, head = statements.state.run(cursor, {}).fetchone()
             waiting = statements.outbox.run(cursor, {"count": 1, "after": 0}).fetchone()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from joblog.api.cli import heads as heads_module
+from joblog.api.cli.verify import thinned
 from joblog.domain.errors import StoreUnavailableError
 from joblog.workers.commands.log import JobLog
 from tests.api.cli.terminal import Answer, claimed, joblog, submit, work
@@ -173,3 +174,13 @@ def test_signing_at_intervals(sqlite_log: JobLog, on_file: Cli, key: Path, monke
 
     assert [line.split(",")[0] for line in answer.lines] == ["signed: 1 events", "signed: 2 events"]
     assert "gone; trying again" in answer.err
+
+
+@pytest.mark.parametrize(("count", "kept"), [(0, 0), (1, 1), (1000, 1000), (1001, 501), (5000, 1000)])
+def test_not_every_head_of_many_years_is_looked_at_but_the_newest_is(count: int, kept: int) -> None:
+    heads: list[Any] = list(range(count))
+    found = list(thinned(heads))
+
+    assert len(found) == kept
+    assert found == sorted(found)
+    assert found[-1:] == heads[-1:]

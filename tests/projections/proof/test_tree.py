@@ -5,12 +5,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from joblog.domain.errors import CorruptLogError, HeadContradictedError
 from joblog.domain.job import Actor
 from joblog.eventstore.proof_rows import proof_rows
+from joblog.projections.proof import heads as heads_module
 from joblog.projections.proof import tree as module
 from joblog.projections.proof.heads import kept_heads, sign, stored_heads
 from joblog.projections.proof.merkle import Frontier, leaf_hash
@@ -230,3 +232,25 @@ def test_a_head_of_another_log_in_the_same_file_does_no_harm(backend: Backend, t
 
     assert sign(log.store, SIGNER, kept) is not None
     assert len(kept_heads(kept)) == 2
+
+
+def test_a_file_of_heads_that_has_grown_for_years_is_read_from_its_end(
+    backend: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heads_module, "_TAIL", 500)
+    log, kept = backend.open(), tmp_path / "heads"
+    for _ in range(6):
+        grow(log, 1)
+        sign(log.store, SIGNER, kept)
+    store_id = log.store.state().store_id
+
+    newest = heads_module.last_kept(kept, store_id)
+
+    assert kept.stat().st_size > 1000
+    assert newest == kept_heads(kept)[-1]
+    assert newest == heads_module.last_stored(log.store)
+    assert heads_module.last_kept(kept, UUID(int=1)) is None
+    signing = sign(log.store, SIGNER, kept)
+    assert signing is not None
+    assert not signing.is_new
+    assert len(kept_heads(kept)) == 6

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -30,7 +31,7 @@ from joblog.projections.proof.report import KnownHead
 from joblog.projections.proof.tree import stored_tree
 from joblog.projections.transfer import export as export_module
 from joblog.projections.transfer import lines as lines_module
-from joblog.projections.transfer import offline
+from joblog.projections.transfer import offline, take_in
 from joblog.projections.transfer.export import export
 from joblog.projections.transfer.lines import from_line, packed, to_line
 from joblog.projections.transfer.manifest import Manifest, manifest_of
@@ -211,6 +212,7 @@ def test_a_log_that_was_changed_is_not_exported_as_if_it_was_not(sqlite_url: str
 _EXPORT = """
 import os, signal, sys
 from pathlib import Path
+from typing import Any
 from joblog.eventstore import failpoint
 from joblog.eventstore.opening import open_store
 from joblog.projections.transfer import export, lines, offline
@@ -472,3 +474,24 @@ def test_a_store_in_memory_takes_none(exported: tuple[Path, list[KnownHead]]) ->
     with pytest.raises(StoreError, match="only a log in a database"):
         import_log(log.store, log.mapper, exported[0])
     backend.close()
+
+
+def test_an_import_may_take_longer_than_any_lease(
+    postgres_url: str, exported: tuple[Path, list[KnownHead]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every other transaction ends with a third of the lease, whoever is stopped in it."""
+    settings: list[tuple[str, str]] = []
+
+    def look(taking: take_in._Taking, cursor: Any) -> None:
+        names = "'transaction_timeout', 'idle_in_transaction_session_timeout', 'statement_timeout'"
+        settings.extend(cursor.execute(f"SELECT name, setting FROM pg_settings WHERE name IN ({names})").fetchall())
+
+    monkeypatch.setattr(take_in._Taking, "_write_queues", look)
+    with JobLog.open(postgres_url) as log:
+        import_log(log.store, log.mapper, exported[0])
+        with log.store.writing("claim") as cursor:  # type: ignore[attr-defined]
+            after = cursor.execute("SHOW idle_in_transaction_session_timeout").fetchone()[0]
+
+    assert {value for _, value in settings} == {"0"}
+    assert len(settings) >= 2
+    assert after == "10s"
