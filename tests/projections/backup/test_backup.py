@@ -158,7 +158,7 @@ def test_killed_for_real_at_every_arrow(database: SqlBackend, tmp_path: Path) ->
     database.clock.move(60)
     for point in ("backup.copied", "backup.packed", "backup.verified", "backup.published"):
         command = [sys.executable, "-c", _BACKUP, database.url, point, str(folder)]
-        done = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT / "src")}, check=False, timeout=60)
+        done = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT / "src")}, check=False, timeout=300)
         assert done.returncode == -signal.SIGKILL
         assert len(Folder(folder).generations()) == (point == "backup.published")
 

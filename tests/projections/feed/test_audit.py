@@ -67,7 +67,7 @@ class Log:
         program = [str(EXAMPLE)] if kill_at is None else ["-c", _KILLED, str(kill_at), str(EXAMPLE)]
         command = [sys.executable, *program, self.backend.url, str(self.key), str(self.folder)]
         environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
 
     def taken(self) -> list[int]:
         file = self.folder / "copy.ndjson"
@@ -121,7 +121,7 @@ def test_killed_at_any_moment_it_loses_and_repeats_nothing(signed: Log) -> None:
         )
         stopper = threading.Timer(chance.uniform(0.05, 0.6), process.kill)
         stopper.start()
-        process.wait(60)
+        process.wait(300)
         stopper.cancel()
 
     assert signed.consume().returncode == 0

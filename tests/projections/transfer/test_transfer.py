@@ -236,7 +236,7 @@ def test_an_export_that_is_killed_goes_on(database: SqlBackend, tmp_path: Path) 
     export(log.store, tmp_path / "whole.ndjson.gz")
     for point, passes in (("export.chunk", 2), ("export.written", 1), ("export.published", 1), ("", 0)):
         command = [sys.executable, "-c", _EXPORT, database.url, point, str(passes), str(file)]
-        done = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT / "src")}, check=False, timeout=60)
+        done = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT / "src")}, check=False, timeout=300)
         assert done.returncode == (-signal.SIGKILL if point else 0)
 
     assert file.read_bytes() == (tmp_path / "whole.ndjson.gz").read_bytes()
