@@ -18,31 +18,38 @@ SHORTEST: Final = 8
 _SHORTEST_LINE: Final = 16  # of a value with many lines, such as a private key
 _OFFSETS: Final = ((0, 0), (1, 2), (2, 3))  # bytes in front, and how many characters of base64 they spoil
 
-_forms: dict[str, str] = {}  # form → reference, longest first
-_encoded: list[tuple[bytes, str]] = []
+
+class _Known:
+    """What is looked for.  Never changed, only replaced whole: other threads read it meanwhile."""
+
+    def __init__(self, forms: dict[str, str]) -> None:
+        self.forms = dict(sorted(forms.items(), key=lambda item: -len(item[0])))  #: form → reference, longest first
+        self.encoded = [(each, whose) for form, whose in self.forms.items() for each in _in_json(form)]
 
 
 def withhold(reference: str, value: str) -> None:
     """Keep *value* out of everything that is written; *reference* is what may be said instead."""
+    global _known  # noqa: PLW0603 - of the process, as the values are
     lines = [line for line in value.splitlines() if len(line) >= _SHORTEST_LINE] if "\n" in value else []
-    for secret in (value, *lines):
-        if len(secret) >= SHORTEST and secret not in _forms:
-            _forms.update(dict.fromkeys(_forms_of(secret), reference))
-    ordered = sorted(_forms.items(), key=lambda item: -len(item[0]))
-    _forms.clear()
-    _forms.update(ordered)
-    _encoded[:] = [(each, whose) for form, whose in ordered for each in _in_json(form)]
+    new = [secret for secret in (value, *lines) if len(secret) >= SHORTEST and secret not in _known.forms]
+    if not new:
+        return
+    for form in (form for secret in new for form in _forms_of(secret)):
+        _all.setdefault(form, reference)
+    while len(_known.forms) < len(_all):  # another thread may have added its own, or have put an older whole in place
+        _known = _Known(dict(_all))
 
 
 def forget() -> None:
     """Look for nothing any more: for tests."""
-    _forms.clear()
-    _encoded.clear()
+    global _known  # noqa: PLW0603 - as above
+    _all.clear()
+    _known = _Known({})
 
 
 def scrub(text: str) -> str:
     """*text* with each value replaced by its reference."""
-    for form, reference in _forms.items():
+    for form, reference in _known.forms.items():
         if form in text:
             text = text.replace(form, f"[{reference}]")
     return text
@@ -54,7 +61,7 @@ def refuse(encoded: bytes, field: str) -> bytes:
     Raises:
         SecretInInputError: a known value stands in it.
     """
-    for form, reference in _encoded:
+    for form, reference in _known.encoded:
         if form in encoded:
             raise SecretInInputError(field, f"the value of {reference}", "keep the reference, never the value")
     return encoded
@@ -81,3 +88,7 @@ def _in_json(form: str) -> set[bytes]:
 def _lower_escapes(percent: str) -> str:
     first, *parts = percent.split("%")
     return first + "".join(f"%{part[:2].lower()}{part[2:]}" for part in parts)
+
+
+_all: Final[dict[str, str]] = {}
+_known = _Known({})

@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+import threading
 from collections.abc import Callable, Iterator
 from urllib.parse import quote, quote_plus
 
@@ -99,3 +100,28 @@ def test_the_longer_value_wins_where_one_holds_the_other() -> None:
     withheld.withhold("env:LONG", "abcdefghijkl")
 
     assert withheld.scrub("abcdefghijkl abcdefgh") == "[env:LONG] [env:SHORT]"
+
+
+def test_a_value_may_become_known_while_others_look() -> None:
+    stop = threading.Event()
+    failed: list[BaseException] = []
+
+    def look() -> None:
+        try:
+            while not stop.is_set():
+                withheld.scrub("x" * 100)
+                withheld.refuse(b"x" * 100, "args")
+        except BaseException as error:  # noqa: BLE001 - whatever it is
+            failed.append(error)
+
+    threads = [threading.Thread(target=look) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for number in range(100):
+        withheld.withhold(f"env:T{number}", f"another-value-{number}")
+    stop.set()
+    for thread in threads:
+        thread.join()
+
+    assert failed == []
+    assert withheld.scrub("another-value-7 and another-value-99") == "[env:T7] and [env:T99]"
