@@ -778,7 +778,7 @@ class MemoryStore:
 
 
 def _fits(row: JobRow, query: ClaimQuery, now: int) -> bool:
-    if not row["ready"] or row["queue"] not in query.queues or row["due_at"] > now:
+    if not row["ready"] or row["queue"] not in query.queues or row["due_at"] > max(now, row["updated_at"]):
         return False
     if row["crashes"] > query.max_crashes or row["vocabulary"] > query.vocabulary:
         return False

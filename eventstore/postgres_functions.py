@@ -242,11 +242,11 @@ BEGIN
 END $$;
 """
 
-#: What a claim may take of one tenant.
+#: What a claim may take of one tenant: due by the store's clock, or when it was written; that clock may be set back.
 _FITTING: Final = """jobs_{p} j
               WHERE j.ready = 1 AND j.queue = p_queue AND j.kind = v_kind AND j.gate = v_gate
-                AND j.priority = v_priority AND j.tenant = v_tenant AND j.due_at <= p_now AND j.vocabulary <= p_vocabulary
-                AND j.crashes <= p_crashes
+                AND j.priority = v_priority AND j.tenant = v_tenant AND j.due_at <= greatest(p_now, j.updated_at)
+                AND j.vocabulary <= p_vocabulary AND j.crashes <= p_crashes
               ORDER BY j.due_at, j.id LIMIT"""
 
 #: A tenant has a turn only if it has a job that can be taken now.

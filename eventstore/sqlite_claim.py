@@ -68,7 +68,7 @@ class _Scan:
         self._from = f"FROM jobs_{parity} INDEXED BY jobs_{parity}_claim WHERE ready = 1 AND queue = ?"
         fitting = (
             f"{self._from} AND kind = ? AND gate = ? AND priority = ? AND tenant = ? "
-            "AND due_at <= ? AND vocabulary <= ? AND crashes <= ?"
+            "AND due_at <= max(?, updated_at) AND vocabulary <= ? AND crashes <= ?"
         )
         self._fits = f"SELECT 1 {fitting} LIMIT 1"
         self._heads = f"SELECT {', '.join(CLAIM_COLUMNS)} {fitting} ORDER BY due_at, id LIMIT ?"

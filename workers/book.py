@@ -40,6 +40,7 @@ class Control:
 
     def __init__(self) -> None:
         self.stop: str | None = None  #: shutdown, yield, lease-lost
+        self.abandoned = False  #: the grace is over: the unit in flight is not waited for
         self.presence_fd: int | None = None  #: of the worker, for units in processes
         self._asked = threading.Event()
 
@@ -47,6 +48,11 @@ class Control:
         """Have the job stop at its next boundary."""
         if self.stop != "lease-lost":
             self.stop = cause
+        self._asked.set()
+
+    def abandon(self) -> None:
+        """Have the unit in flight end before its checkpoint, if it can be ended."""
+        self.abandoned = True
         self._asked.set()
 
     def wait(self, seconds: float) -> None:

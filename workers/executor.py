@@ -6,7 +6,7 @@ import asyncio
 import logging
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..domain.errors import (
     ExhaustedError,
@@ -15,11 +15,14 @@ from ..domain.errors import (
     LeaseLostError,
     RefusedError,
     StateError,
+    StoreBusyError,
     StoreError,
+    StoreUnavailableError,
     UnknownOutcomeError,
 )
 from ..domain.job import Actor
 from ..domain.status import Status
+from ..eventstore.clock import pause_soon
 from ..eventstore.failpoint import failpoint
 from . import redo
 from .book import Book, Control
@@ -56,6 +59,10 @@ PAUSING: Final = frozenset({"provider", "network", "storage", "credential"})
 #: A provider that wants us to wait longer is a case for an operator (design 5.1).
 LONGEST_WAIT: Final = timedelta(days=1)
 _LOST: Final = "lease-lost"
+#: Of the store while it is away; an answer that was lost is found in the log by the next try.
+_PASSING: Final = (StoreBusyError, StoreUnavailableError, UnknownOutcomeError)
+_STORE_PAUSE: Final = 0.5  #: seconds between two tries, half to once and a half of it by chance
+E = TypeVar("E")
 
 
 class Execution:
@@ -113,22 +120,39 @@ class Execution:
                 redo=retried,
             )
             try:
-                result = await self._flushed(book, self._call(operation, book, args))
+                result = await self._flushed(book, self._call(operation, book, args), in_thread=not operation.is_async)
             except BaseException as error:  # noqa: BLE001 - sorted out below; what is not ours is raised again
-                outcome = await self._ended_by(error, operation, book)
+                outcome = await self._whole(self._ended_by(error, operation, book))
                 if outcome is None:
                     continue  # a bad unit was passed over: on behind it
                 return outcome
-            return await self._complete(result)
+            try:
+                return await self._complete(result)
+            except asyncio.CancelledError:  # stored or not; if not, it is given back
+                self.held = self.held.apart()
+                return await self._whole(self._stopped(Stopped(self.control.stop or "shutdown"), book))
 
-    async def _flushed(self, book: Book, call: Coroutine[Any, Any, Any]) -> Any:
-        """Await *call*; whatever ends it, the units that it has finished are recorded first."""
+    @staticmethod
+    async def _whole(ending: Coroutine[Any, Any, E]) -> E:
+        """Storing how a job ended is waited for, also by a stop that comes meanwhile: else it stays leased to nobody."""
+        task = asyncio.ensure_future(ending)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            return await task
+
+    async def _flushed(self, book: Book, call: Coroutine[Any, Any, Any], *, in_thread: bool) -> Any:
+        """Await *call*; whatever ends it, the units that it has finished are recorded first.
+
+        A thread that is abandoned still runs, with this very book: what it has not recorded is done again.
+        """
         try:
             result = await call
         except (Exception, Stopped, asyncio.CancelledError) as error:
-            if not (isinstance(error, Stopped) and error.cause == _LOST):
+            abandoned = in_thread and isinstance(error, asyncio.CancelledError)
+            if not abandoned and not (isinstance(error, Stopped) and error.cause == _LOST):
                 unit = book.unit
-                await asyncio.shield(drive.run_soon(book.flush(), self.log.writer, self._readers))
+                await self._whole(drive.run_soon(book.flush(), self.log.writer, self._readers))
                 book.unit = unit
             raise
         await drive.run_soon(book.flush(), self.log.writer, self._readers)
@@ -171,7 +195,9 @@ class Execution:
             return await self._stopped(error, book)
         if isinstance(error, asyncio.CancelledError):
             cause = self.control.stop or "shutdown"
-            return await asyncio.shield(self._stopped(Stopped(cause), book))
+            if not operation.is_async:
+                self.held = self.held.apart()  # its thread can't be ended, and may be about to record the unit
+            return await self._stopped(Stopped(cause), book)
         if not isinstance(error, Exception):
             raise error
         if isinstance(error, LeaseLostError):
@@ -252,21 +278,32 @@ class Execution:
         """Our own store failed, not the operation: no attempt of it is spent beyond this one."""
         logger.warning("job %s: %s", self.held.job_id, error)
         retry = partial(self.held.schedule_retry, unit or "body", category="storage", text=describe(error))
-        return await self._settle("retry", retry)
+        try:
+            return await self._settle("retry", retry, raising=ExhaustedError)
+        except ExhaustedError:
+            return await self._settle("parked", self.held.park, reason="exhausted-storage", text=describe(error))
 
     async def _settle(
         self, outcome: str, command: Any, *args: Any, raising: type[Exception] | tuple[()] = (), **kwargs: Any
     ) -> str:
-        """Run a command of the holder off the loop; a lost lease or store leaves the job to whoever takes it over."""
+        """Run a command of the holder off the loop, for as long as the lease stands if the store is away.
+
+        A lost lease leaves the job to whoever takes it over.
+        """
         call = partial(command, *args, **kwargs)
-        try:
-            await asyncio.get_running_loop().run_in_executor(self._readers, call)
-        except LeaseLostError:
-            return _LOST
-        except JobLogError as error:
-            if raising and isinstance(error, raising):
-                raise
-            level = logging.INFO if isinstance(error, StateError) else logging.ERROR
-            logger.log(level, "job %s is left to its next holder: %s", self.held.job_id, error)
-            return "left"
-        return outcome
+        while True:
+            try:
+                await asyncio.get_running_loop().run_in_executor(self._readers, call)
+            except LeaseLostError:
+                return _LOST
+            except JobLogError as error:
+                if raising and isinstance(error, raising):
+                    raise
+                if isinstance(error, _PASSING) and not (self.held.is_overdue or self.control.abandoned):
+                    logger.warning("job %s: %s", self.held.job_id, error)
+                    await pause_soon(_STORE_PAUSE * (0.5 + self.log.random.random()))
+                    continue
+                level = logging.INFO if isinstance(error, StateError) else logging.ERROR
+                logger.log(level, "job %s is left to its next holder: %s", self.held.job_id, error)
+                return "left"
+            return outcome

@@ -6,6 +6,8 @@ import hashlib
 import traceback
 from typing import TYPE_CHECKING, Any
 
+import sqlalchemy as sa
+
 from .errors import ProviderWaits
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ def category_of(error: BaseException) -> str:
     """What kind of fault an exception of the user's is; by its class, never by its text."""
     if isinstance(error, ConnectionError | TimeoutError):
         return "network"
-    if isinstance(error, OSError):
+    if isinstance(error, OSError | sa.exc.OperationalError | sa.exc.InterfaceError | sa.exc.TimeoutError):
         return "storage"
     return "error"
 

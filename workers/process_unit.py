@@ -61,8 +61,8 @@ class InProcess(Generic[R]):
     def _result(self, pipe: Connection, process: Any) -> R:
         left = self.timeout
         while not wait([pipe, process.sentinel], timeout=_LOOK_SECONDS):
-            if self.control is not None and self.control.stop == "lease-lost":
-                raise Stopped("lease-lost")
+            if (control := self.control) is not None and (control.abandoned or control.stop == "lease-lost"):
+                raise Stopped(control.stop or "shutdown")
             if left is not None:
                 left -= _LOOK_SECONDS
                 if left <= 0:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ..domain.errors import JobLogError
+from ..domain.errors import JobLogError, StoreError
 from .commands import claiming
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ logger = logging.getLogger(__name__)
 class Renewal:
     """Renews what is held each heartbeat, on its own connection; tells who lost theirs."""
 
-    def __init__(self, log: JobLog, on_lost: Callable[[Held], None]) -> None:
-        self._log, self._on_lost = log, on_lost
+    def __init__(self, log: JobLog, on_lost: Callable[[Held], None], on_beat: Callable[[], None]) -> None:
+        self._log, self._on_lost, self._on_beat = log, on_lost, on_beat
         self._held: dict[Held, None] = {}
         self._lock = threading.Lock()
         self._stopped = threading.Event()
@@ -50,6 +51,7 @@ class Renewal:
     def _run(self) -> None:
         while not self._stopped.wait(self._log.leases.heartbeat.total_seconds()):
             self.beat()
+            self._on_beat()
         self._log.store.release_thread()
 
     def beat(self) -> None:
@@ -57,6 +59,8 @@ class Renewal:
         with self._lock:
             held = list(self._held)
         if not held:
+            with suppress(StoreError):
+                self._log.measure_clock()  # the store's may have been set
             return
         try:
             lost = claiming.renew(self._log, held)

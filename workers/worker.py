@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import socket
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..domain import storable
 from ..domain.errors import InvalidFieldError, JobLogError
 from ..domain.job import CRASH_LIMIT
+from ..eventstore.clock import pause_soon
 from ..eventstore.failpoint import failpoint
 from . import presence
 from .commands import claiming
@@ -21,6 +23,8 @@ from .outbound.clients import Clients
 from .renewal import Renewal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .commands.held import Held
     from .commands.log import JobLog
     from .registry import Jobs
@@ -34,6 +38,9 @@ LOOK_WHEN_FULL: Final = 1.0
 #: How long between looks at other workers' presence files while they hold leases (seconds).
 LOOK_AT_OTHERS: Final = 0.5
 RAMP: Final = 4  #: passes until a starting worker uses all its slots
+#: Between those passes, half to once and a half of it by chance, or until a job ends (seconds).
+RAMP_PAUSE: Final = 0.1
+ANSWERS_WITHIN: Final = 1.0  #: seconds in which an event loop that nothing blocks has turned
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +78,8 @@ class Worker:
         self._alone = False
         self._passes = 0
         self._next_look = self._next_suspects = 0.0
-        self._renewal = Renewal(log, self._lost)
+        self._turned = True  #: the loop has come round since the last heartbeat
+        self._renewal = Renewal(log, self._lost, self._check_loop)
         self._presence: presence.Presence | None = None
 
     # -- control -----------------------------------------------------------------------------------------------------
@@ -84,8 +92,7 @@ class Worker:
         """Take no more jobs, let units reach their boundary within the grace, give the jobs back; *now*: at once."""
         self._stopping = True
         self._stop_now = self._stop_now or now
-        if (loop := self._loop) is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(self._wake.set)
+        self._soon(self._wake.set)
 
     # -- main --------------------------------------------------------------------------------------------------------
 
@@ -99,7 +106,7 @@ class Worker:
         self._clients = Clients(self.log, actor=self.name)
         ticket = self.log.waker.subscribe(self._nudge, ready_only=True)
         failpoint("startup.begun")
-        self._announce()
+        await self._arrive()
         failpoint("startup.present")
         self._renewal.start()
         self.alive = True
@@ -117,9 +124,19 @@ class Worker:
                 self._presence.close()
 
     def _nudge(self) -> None:
-        loop = self._loop
-        if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(self._wake.set)
+        self._soon(self._wake.set)
+
+    async def _arrive(self) -> None:
+        """Leave the presence file, as soon as the store is there."""
+        assert self._loop is not None  # noqa: S101 - set by serve
+        while not self._stopping:
+            self._wake.clear()
+            try:
+                return await self._loop.run_in_executor(self._pools[2], self._announce)
+            except JobLogError as error:
+                logger.warning("the worker can't begin yet: %s", error)
+            await self._sleep(1.0 + self.log.random.random())
+        return None
 
     def _announce(self) -> None:
         folder = presence.folder_for(self.log.store.state().store_id)
@@ -179,7 +196,9 @@ class Worker:
         held = self._claim(free)
         if not held and (opening := log.store.next_opening()) is not None:
             waits.append(opening)
-        return held, (0.0 if held and len(held) < free and self._passes <= RAMP else min(waits))
+        if held and len(held) < free and self._passes <= RAMP:  # many that start at once shall not start together
+            waits.append(RAMP_PAUSE * (0.5 + log.random.random()))
+        return held, min(waits)
 
     def _claim(self, free: int) -> list[Held]:
         """Take jobs: few at first, so that a restart is no herd; a suspect only into an idle worker, alone."""
@@ -271,9 +290,26 @@ class Worker:
 
     def _lost(self, held: Held) -> None:
         """The lease is gone: the unit in flight is not recorded, the job is somebody else's."""
+        self._soon(self._drop, held)
+
+    def _check_loop(self) -> None:
+        """In the renewal's thread: say that user code blocks the loop.  The leases are kept, all other jobs wait."""
+        if not self._turned:
+            kinds = ", ".join(sorted({held.kind for held in list(self._running) if self.jobs.get(held.kind).is_async}))
+            logger.warning("the event loop is blocked by a unit of %s: use a plain function or in_process()", kinds)
+        self._turned = False
+        self._soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turned = True
+
+    def _soon(self, call: Callable[..., None], *args: Any) -> bool:
+        """Have the loop do it, if there is one."""
         loop = self._loop
-        if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(self._drop, held)
+        if loop is None or loop.is_closed():
+            return False
+        loop.call_soon_threadsafe(call, *args)
+        return True
 
     def _drop(self, held: Held) -> None:
         if (entry := self._running.get(held)) is not None:
@@ -284,19 +320,34 @@ class Worker:
 
     # -- stopping ----------------------------------------------------------------------------------------------------
 
+    def answers(self, seconds: float = ANSWERS_WITHIN) -> bool:
+        """Whether the event loop turns; called from another thread."""
+        turned = threading.Event()
+        return not self._soon(turned.set) or turned.wait(seconds)
+
+    def give_back(self) -> None:
+        """Release what is held although its units still run, from another thread: the process is about to end."""
+        for held in list(self._running):
+            try:
+                held.apart().release("shutdown")
+            except JobLogError as error:
+                logger.warning("job %s is left to its next holder: %s", held.job_id, error)
+
     async def _drain(self) -> None:
         """Boundaries first; past the grace units are abandoned before their checkpoint and the jobs given back."""
         failpoint("shutdown.begun")
         for execution, _ in self._running.values():
             execution.control.ask("shutdown")
         deadline = self.log.clock.monotonic() + self.settings.grace_seconds
+        await pause_soon(0)  # a task that is cancelled before its first step could not give its job back
         while self._running and not self._stop_now:
             left = deadline - self.log.clock.monotonic()
             if left <= 0:
                 break
             self._wake.clear()
             await self._sleep(min(left, 1.0))
-        for _, task in list(self._running.values()):
+        for execution, task in list(self._running.values()):
+            execution.control.abandon()
             task.cancel()
         tasks: list[Any] = [task for _, task in self._running.values()]
         if tasks:

@@ -24,6 +24,7 @@ class Exit(IntEnum):
     JOB_CANCELLED = 11  #: `--wait`
     JOB_PARKED = 12  #: `--wait`: paused, or the time was up
     TRY_AGAIN = 75  #: busy or unreachable; the same command again is safe
+    HUNG_UP = 129  #: SIGHUP, after a clean end
     INTERRUPTED = 130  #: SIGINT, after a clean end
     TERMINATED = 143  #: SIGTERM, after a clean end
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -26,7 +26,11 @@ if TYPE_CHECKING:
     from ...workers.registry import Jobs
     from ...workers.worker import Worker
 
+logger = logging.getLogger(__name__)
+
 _LOOK_SECONDS: Final = 0.2
+_FIRST_PAUSE: Final = 0.4  #: seconds, doubled up to the longest, until a database that is away is asked again
+_LONGEST_PAUSE: Final = 5.0
 _QUIET_LOOKS: Final = 2  #: so many looks in a row without work are idleness
 
 
@@ -105,16 +109,19 @@ def _work(
     until_idle: bool,
     port: int | None = None,
 ) -> Exit:
-    from ...workers.following import Following
-    from ...workers.worker import Worker, WorkerSettings
-
     start_logging(logging.INFO)
     names = tuple(part for given in queues or ("default",) for part in given.split(",") if part)
     poll_seconds = parse_span(poll, "poll").total_seconds()
     grace_seconds = parse_span(grace, "grace").total_seconds()
-    settings = WorkerSettings(name, names, slots, poll_seconds=poll_seconds, grace_seconds=grace_seconds)
-    jobs = user_jobs()
-    with open_log(create=create) as log:
+    with Stopping(grace_seconds=grace_seconds) as stopping, ExitStack() as stack:
+        from ...workers.following import Following
+        from ...workers.worker import Worker, WorkerSettings
+
+        settings = WorkerSettings(name, names, slots, poll_seconds=poll_seconds, grace_seconds=grace_seconds)
+        jobs = user_jobs()
+        log = _opened(stack, stopping, create=create, waits=not until_idle)
+        if log is None:
+            return stopping.end
         worker = Worker(log, jobs, settings)
         say(
             f"worker {clean(worker.name)} on {shown(database())}: queues {clean(', '.join(names))}, {slots} at a time\n"
@@ -124,7 +131,8 @@ def _work(
         if following is not None:
             following.start()
         try:
-            with Stopping(worker) as stopping, _serving(log, jobs, port):
+            with _serving(log, jobs, port):
+                stopping.serves(worker)
                 if until_idle:
                     threading.Thread(target=_stop_when_idle, args=(log, worker, names), daemon=True).start()
                 worker.run()
@@ -153,6 +161,27 @@ def _serving(log: JobLog, jobs: Jobs, port: int | None) -> Iterator[None]:
         yield
     finally:
         server.stop()
+
+
+def _opened(stack: ExitStack, stopping: Stopping, *, create: bool, waits: bool) -> JobLog | None:
+    """The log, as soon as its database is there; None if a signal came first.  A script is told at once instead."""
+    from ...domain.errors import StoreBusyError, StoreUnavailableError
+    from ...eventstore.clock import SystemRandom
+
+    pause, chance, tick = _FIRST_PAUSE, SystemRandom(), threading.Event()
+    while stopping.received is None:
+        try:
+            return stack.enter_context(open_log(create=create))
+        except (StoreBusyError, StoreUnavailableError) as error:
+            if not waits:
+                raise
+            logger.warning("waiting for the database: %s", error)
+        seconds = pause * (0.5 + chance.random())  # many workers wait for the same one
+        for _ in range(int(seconds / _LOOK_SECONDS) + 1):
+            if stopping.received is None:
+                tick.wait(_LOOK_SECONDS)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+    return None
 
 
 def _stop_when_idle(log: JobLog, worker: Worker, queues: tuple[str, ...]) -> None:

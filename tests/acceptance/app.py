@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import http.client
 import os
+import signal
+import threading
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
+from joblog.eventstore.clock import SystemClock
 from joblog.workers.errors import RetryLater
+from joblog.workers.process_unit import in_process
 from joblog.workers.registry import Jobs
 from joblog.workers.run import Run, SyncRun
 from joblog.workers.sources import ListSource
 
+CLOCK = SystemClock()
 jobs = Jobs()
 UNITS = 5
 
@@ -31,6 +36,11 @@ def effect(args: dict[str, Any], what: str) -> str:
 def effects(path: Path) -> list[str]:
     """What has happened outside, in order."""
     return path.read_text(encoding="utf-8").split() if path.exists() else []
+
+
+def is_open(args: dict[str, Any]) -> bool:
+    """Whether the test lets jobs go on that wait for it."""
+    return Path(args["gate"]).exists()
 
 
 @jobs.job("steps")
@@ -95,6 +105,98 @@ async def poison(run: Run, args: dict[str, Any]) -> int:
     return 0
 
 
+@jobs.job("call")
+async def call(run: Run, args: dict[str, Any]) -> int:
+    """Hands its key on, as to a provider."""
+    await run.step("s0", lambda: effect(args, f"call-{run.unit_id}"))
+    await run.step("s1", effect, args, "after")
+    return 1
+
+
+@jobs.job("halves")
+def halves(run: SyncRun, args: dict[str, Any]) -> int:
+    """Its effect has two halves, and its first process dies between them."""
+
+    def both() -> str:
+        half, whole = Path(f"{args['effects']}.half"), Path(f"{args['effects']}.whole")
+        died = half.exists()
+        half.write_text("first,", encoding="utf-8")
+        if not died:
+            os.kill(os.getpid(), signal.SIGKILL)
+        half.write_text("first,second", encoding="utf-8")
+        half.replace(whole)
+        return whole.read_text(encoding="utf-8")
+
+    run.step("both", both)
+    return 1
+
+
+@jobs.job("child")
+async def child(run: Run, args: dict[str, Any]) -> int:
+    await run.step("c0", effect, args, "c0")
+    while not is_open(args):
+        await run.sleep(0.05)
+    return 7
+
+
+@jobs.job("parent")
+async def parent(run: Run, args: dict[str, Any]) -> int:
+    """Goes on when its child has ended."""
+    made = await run.spawn(child, args, key="only")
+    found = await made.result()
+    await run.step("after", effect, args, "after")
+    return found
+
+
+@jobs.job("blocked")
+async def blocked(run: Run, args: dict[str, Any]) -> int:
+    """Blocks the event loop."""
+    await run.step("s0", block, args, "blocked")
+    return 1
+
+
+@jobs.job("blocked-thread")
+def blocked_thread(run: SyncRun, args: dict[str, Any]) -> int:
+    run.step("s0", block, args, "blocked")
+    return 1
+
+
+@jobs.job("blocked-process")
+def blocked_process(run: SyncRun, args: dict[str, Any]) -> int:
+    run.step("s0", in_process(block), args, "blocked")
+    return 1
+
+
+def block(args: dict[str, Any], what: str) -> str:
+    """As long as ``args`` say; interrupts nothing and can't be interrupted."""
+    effect(args, what)
+    threading.Event().wait(args.get("seconds", 600))
+    return what
+
+
+@jobs.job("busy")
+async def busy(run: Run, args: dict[str, Any]) -> int:
+    """Keeps the interpreter busy in the event loop."""
+
+    def count() -> str:
+        until = CLOCK.monotonic() + args["seconds"]
+        while CLOCK.monotonic() < until:
+            sum(range(10_000))
+        return effect(args, "busy")
+
+    await run.step("s0", count)
+    return 1
+
+
+@jobs.job("napping")
+async def napping(run: Run, args: dict[str, Any]) -> int:
+    """Waits in its slot, and then durably."""
+    await run.step("s0", effect, args, "s0")
+    for _ in range(200):
+        await run.sleep(1.0)
+    return 1
+
+
 @jobs.job("slow")
 def slow(run: SyncRun, args: dict[str, Any]) -> int:
     """Waits in its first unit until it may go on."""
@@ -128,3 +230,9 @@ def ask(run: SyncRun, args: dict[str, Any]) -> int:
                 connection.close()
 
     return run.step("request", request)
+
+
+if armed := os.environ.get("JOBLOG_TEST_ARMED"):  # a worker that is started by its own command
+    from tests.acceptance.run_worker import arm
+
+    arm(*armed.split(":"))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -34,8 +36,14 @@ class Site:
             "target": f"sqlite:///{self.folder / 'target.db'}",
         }
 
-    def submit(self, kind: str, **options: Any) -> UUID:
-        return self.log.submit(jobs.spec(kind, self.args, **options)).job_id
+    def submit(self, kind: str, *, more: dict[str, Any] | None = None, **options: Any) -> UUID:
+        return self.log.submit(jobs.spec(kind, {**self.args, **(more or {})}, **options)).job_id
+
+    def status(self, job_id: UUID) -> str:
+        return str(self.log.row(job_id)["status"])
+
+    def is_held(self, job_id: UUID) -> bool:
+        return self.log.store.lease(job_id) is not None
 
     def effects(self) -> list[str]:
         return effects(self.folder / "effects")
@@ -49,6 +57,10 @@ class Site:
     def topics(self, job_id: UUID) -> list[str]:
         return [event.topic.removeprefix("joblog.job.") for event in self.log.store.read(job_id)]
 
+    def times(self, job_id: UUID) -> list[datetime]:
+        """The instants of its events."""
+        return [self.log.mapper.decode(job_id, *event).timestamp for event in self.log.store.read(job_id)]
+
     def target(self, *, elsewhere: bool = False) -> list[int]:
         engine = sa.create_engine(self.args["target"] if elsewhere else self.url)
         try:
@@ -58,13 +70,20 @@ class Site:
             engine.dispose()
 
 
+@contextmanager
+def made_site(url: str, folder: Path) -> Iterator[Site]:
+    """A log at *url*, with a target table in it and in a file in *folder*."""
+    with JobLog.open(url, leases=LEASES) as log:
+        made = Site(url, log, folder)
+        for place in (url, made.args["target"]):
+            engine = sa.create_engine(place)
+            with engine.begin() as connection:
+                connection.execute(sa.text("CREATE TABLE IF NOT EXISTS target (n INTEGER)"))
+            engine.dispose()
+        yield made
+
+
 @pytest.fixture
 def site(database_url: str, tmp_path: Path) -> Iterator[Site]:
-    with JobLog.open(database_url, leases=LEASES) as log:
-        made = Site(database_url, log, tmp_path)
-        for url in (database_url, made.args["target"]):
-            engine = sa.create_engine(url)
-            with engine.begin() as connection:
-                connection.execute(sa.text("CREATE TABLE target (n INTEGER)"))
-            engine.dispose()
+    with made_site(database_url, tmp_path) as made:
         yield made

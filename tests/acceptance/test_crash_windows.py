@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
+from joblog import Actor
 from joblog.domain.status import Status
 from tests.acceptance import workers
 from tests.acceptance.app import UNITS
-from tests.acceptance.conftest import Site
+from tests.acceptance.conftest import Site, made_site
 
 EVERY_STEP = [f"s{number}" for number in range(UNITS)]
 
@@ -127,8 +130,6 @@ def test_crw_13_a_reclaim_is_recorded_once_with_who_died(site: Site, monkeypatch
 
 
 def test_crw_14_a_cancel_asked_of_a_dead_holder_is_honoured_before_any_unit(site: Site) -> None:
-    from joblog import Actor
-
     job_id = site.submit("steps")
     assert workers.dies(site.url, "unit.recorded", 2)
     site.log.command("cancel", job_id, Actor("ada"))
@@ -137,3 +138,73 @@ def test_crw_14_a_cancel_asked_of_a_dead_holder_is_honoured_before_any_unit(site
 
     assert (job.status, job.done) == (Status.CANCELLED, 2)
     assert site.effects() == ["s0", "s1"]
+
+
+def test_crw_04_half_an_effect_is_made_whole(site: Site) -> None:
+    job_id = site.submit("halves")
+    with workers.running(site.url) as worker:  # its unit kills it between the halves
+        assert worker.wait(60) == -signal.SIGKILL
+
+    job = site.finish(job_id)
+
+    assert (job.status, job.crashes, job.reclaims) == (Status.COMPLETED, 0, 1)
+    assert (site.folder / "effects.whole").read_text(encoding="utf-8") == "first,second"
+
+
+@pytest.mark.parametrize("point", ["job.before_completed", "job.completed"])
+def test_crw_11_the_end_of_a_job_and_what_follows_from_it_are_one_commit(site: Site, point: str) -> None:
+    """Nothing is left to clean up behind `completed`: a parent that waits for its child is due by the same commit."""
+    parent = site.submit("parent")
+    with workers.running(site.url, point, "1") as worker:
+        workers.until(lambda: site.status(parent) == "waiting")
+        Path(site.args["gate"]).touch()
+        assert worker.wait(60) == -signal.SIGKILL
+    assert site.topics(parent)[-1] == ("woken" if point == "job.completed" else "lease-released")
+
+    job = site.finish(parent)
+
+    assert (job.status, job.result) == (Status.COMPLETED, 7)
+    assert site.effects() == ["c0", "after"]
+
+
+def test_crw_15_a_torn_tail_is_ignored(sqlite_url: str, tmp_path: Path) -> None:
+    """Killed in the middle of an append, and half a frame left behind the last whole one."""
+    with made_site(sqlite_url, tmp_path) as site:
+        job_id = site.submit("steps")
+    assert workers.dies(sqlite_url, "append.events_inserted", 4)
+    wal = tmp_path / "joblog.db-wal"
+    whole = wal.read_bytes()
+    assert whole
+    wal.write_bytes(whole + whole[-4120:-2000])
+
+    with made_site(sqlite_url, tmp_path) as site:
+        before = site.topics(job_id)
+        job = site.finish(job_id)
+        assert (job.status, job.done) == (Status.COMPLETED, UNITS)
+        assert site.topics(job_id)[: len(before)] == before
+        assert 0 < before.count("unit-completed") < UNITS
+
+
+@pytest.mark.parametrize("point", ["expire.before", "expire.after"])
+def test_crw_13_a_taker_that_dies_in_its_takeover_leaves_it_to_the_next(site: Site, point: str) -> None:
+    job_id = site.submit("steps")
+    assert workers.dies(site.url, "unit.recorded", 2)
+    assert workers.dies(site.url, point)
+
+    job = site.finish(job_id)
+
+    assert (job.status, job.reclaims) == (Status.COMPLETED, 1)
+    assert site.topics(job_id).count("lease-expired") == 1
+    assert site.effects() == EVERY_STEP
+
+
+def test_crw_14_a_pause_asked_of_a_dead_holder_is_honoured_before_any_unit(site: Site) -> None:
+    job_id = site.submit("steps")
+    assert workers.dies(site.url, "unit.recorded", 2)
+    site.log.command("pause", job_id, Actor("ada"))
+    assert site.finish(job_id).status is Status.PAUSED
+    assert site.effects() == EVERY_STEP[:2]
+
+    site.log.command("resume", job_id, Actor("ada"))
+    assert site.finish(job_id).status is Status.COMPLETED
+    assert site.effects() == EVERY_STEP

@@ -10,6 +10,8 @@ import pytest
 from joblog import Actor
 from joblog.domain.events import LeaseExpired
 from joblog.domain.status import Status
+from joblog.workers.operations import builtin
+from joblog.workers.worker import RAMP, RAMP_PAUSE
 from tests.acceptance import workers
 from tests.acceptance.conftest import Site
 
@@ -153,3 +155,34 @@ def test_a_stopped_worker_is_fenced_off_and_stops_nobody(site: Site) -> None:
 
     assert len(site.log.store.read(job_id)) == head
     assert site.effects().count("after") == 1
+
+
+def test_stu_03_many_due_jobs_start_gradually(site: Site) -> None:
+    for _ in range(12):
+        site.submit("slow")
+    with workers.joblog_worker(site.url, "--slots", "10"):
+        workers.until(lambda: len(site.log.store.find_jobs(status="running", limit=20)) == 10)
+
+    begun = sorted(site.times(row["id"])[1] for row in site.log.store.find_jobs(status="running", limit=20))
+    assert len(set(begun)) >= RAMP
+    assert (begun[-1] - begun[0]).total_seconds() >= (RAMP - 1) * RAMP_PAUSE / 2
+
+
+def test_stu_04_what_is_missing_pauses_with_what_to_do(site: Site) -> None:
+    source = site.folder / "numbers.csv"
+    args = {"source": str(source), "target": "env:JOBLOG_TEST_TARGET", "table": "numbers"}
+    job_id = site.log.submit(builtin().spec("import.file", args, key="numbers")).job_id
+
+    assert site.finish(job_id).status is Status.PAUSED
+    assert site.log.row(job_id)["reason"] == "source-missing"
+    source.write_text("n\n1\n2\n", encoding="utf-8")
+    site.log.command("resume", job_id, Actor("ada"))
+    assert site.finish(job_id).status is Status.PAUSED
+    row = site.log.row(job_id)
+    assert row["reason"] == "credential-missing"
+    assert "JOBLOG_TEST_TARGET" in row["reason_text"]
+
+    site.log.command("resume", job_id, Actor("ada"))
+    with workers.running(site.url, JOBLOG_TEST_TARGET=site.args["target"]):
+        workers.until(lambda: site.status(job_id) == "completed")
+    assert site.log.job(job_id).result == {"rows": 2, "rejected": 0}

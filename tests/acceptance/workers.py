@@ -16,11 +16,46 @@ ROOT = Path(__file__).parent.parent.parent
 _PATIENCE = 60.0
 
 
-def start(url: str, *more: str) -> subprocess.Popen[bytes]:
-    """A worker on *url*; *more*: a fail point and at which passing it dies there."""
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+def environment(**more: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "PYTHONUNBUFFERED": "1", **more}
+
+
+def start(url: str, *more: str, **env: str) -> subprocess.Popen[bytes]:
+    """A worker on *url*; *more*: a fail point, at which passing of it it gets a signal, and which (SIGKILL)."""
     command = [sys.executable, "-m", "tests.acceptance.run_worker", url, *more]
-    return subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(command, cwd=ROOT, env=environment(**env), stderr=subprocess.DEVNULL)
+
+
+@contextmanager
+def running(url: str, *more: str, **env: str) -> Iterator[subprocess.Popen[bytes]]:
+    """As ``start``; gone at the end of the block, however it ends."""
+    worker = start(url, *more, **env)
+    try:
+        yield worker
+    finally:
+        end(worker)
+
+
+@contextmanager
+def joblog_worker(url: str, *options: str, **env: str) -> Iterator[subprocess.Popen[str]]:
+    """The command `joblog worker` with the operations of ``app``; gone at the end of the block."""
+    command = [sys.executable, "-m", "joblog", "--db", url, "worker", "--app", "tests.acceptance.app:jobs", *options]
+    worker = subprocess.Popen(command, cwd=ROOT, env=environment(**env), stderr=subprocess.PIPE, text=True)
+    try:
+        yield worker
+    finally:
+        if worker.poll() is None:
+            worker.kill()
+        worker.communicate()
+
+
+def said(worker: subprocess.Popen[str], text: str) -> str:
+    """Its first line on stderr with *text*; reads until there."""
+    assert worker.stderr is not None
+    for line in worker.stderr:
+        if text in line:
+            return line
+    raise AssertionError(f"it ended without saying {text!r}")
 
 
 def dies(url: str, point: str, nth: int = 1) -> bool:
@@ -58,3 +93,8 @@ def until(condition: Callable[[], bool], seconds: float = _PATIENCE) -> None:
     while not condition():
         assert time.monotonic() < deadline, "waited too long"
         tick.wait(0.05)
+
+
+def pause(seconds: float) -> None:
+    """Between two acts of the world outside; nothing that is proven depends on it."""
+    threading.Event().wait(seconds)

@@ -25,12 +25,12 @@ from pathlib import Path
 from typing import Final
 
 from tests import postgres_server as servers
-from tests.faults import answers_rig, follower_rig, fork_rig, postgres_rig, power_rig, rig, worker_rig, zombie
+from tests.faults import answers_rig, follower_rig, fork_rig, herd_rig, postgres_rig, power_rig, rig, worker_rig, zombie
 from tests.faults.rig import Report
 
 LEDGER: Final = rig.ROOT / "docs" / "evidence.jsonl"
 SHOWN: Final = 20  #: violations printed of one campaign
-ENOUGH_FOR_ALL_POINTS: Final = 10  #: kills a point, from which on each point must have been hit
+ENOUGH_FOR_ALL_POINTS: Final = 5  #: kills a point, from which on each point must have been hit
 SHARD_SECONDS: Final = 3600
 
 
@@ -92,11 +92,11 @@ CAMPAIGNS: Final = (
     ),
     Campaign(
         "worker-kills",
-        "SIGKILL of real workers at every point of a unit's life, SQLite",
+        "SIGKILL of workers over whole jobs, at every point of a unit's life and at any moment, SQLite",
         lambda report, count: worker_rig.run(report, kills=count),
-        merge=280,
-        long=20_000,
-        shard=280,
+        merge=2000,
+        long=100_000,
+        shard=250,
         points=worker_rig.POINTS,
     ),
     Campaign(
@@ -107,6 +107,24 @@ CAMPAIGNS: Final = (
         long=20_000,
         shard=250,
         points=follower_rig.POINTS,
+    ),
+    Campaign(
+        "postgres-worker-kills",
+        "the same on PostgreSQL",
+        lambda report, count: worker_rig.run(report, kills=count, make=worker_rig.PostgresWorkerRig),
+        merge=200,
+        long=10_000,
+        shard=100,
+        points=worker_rig.PostgresWorkerRig.points,
+    ),
+    Campaign(
+        "worker-signals",
+        "SIGTERM to workers at the same points: no job is left leased, none counts a crash",
+        lambda report, count: worker_rig.run(report, kills=count, make=worker_rig.SignalRig),
+        merge=150,
+        long=5000,
+        shard=250,
+        points=worker_rig.SignalRig.points,
     ),
     Campaign(
         "kills-proof",
@@ -179,6 +197,22 @@ CAMPAIGNS: Final = (
         merge=100,
         long=10_000,
         shard=500,
+    ),
+    Campaign(
+        "sqlite-herd",
+        "so many jobs due in one second, three workers, SQLite",
+        lambda report, count: herd_rig.run_sqlite(report, due_jobs=count),
+        merge=2000,
+        long=10_000,
+        shard=1_000_000,
+    ),
+    Campaign(
+        "postgres-herd",
+        "so many jobs due in one second, three workers, PostgreSQL",
+        lambda report, count: herd_rig.run_postgres(report, due_jobs=count),
+        merge=2000,
+        long=10_000,
+        shard=1_000_000,
     ),
 )
 BY_NAME: Final = {campaign.name: campaign for campaign in CAMPAIGNS}
@@ -316,7 +350,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--only", action="append", choices=tuple(BY_NAME), help="this campaign; may be repeated")
     parser.add_argument("--kills", type=int, help="faults (or images, or zombies) of each campaign")
-    parser.add_argument("--jobs", type=int, default=max(os.cpu_count() or 2, 2), help="processes at a time")
+    parser.add_argument("--jobs", type=int, default=2 * (os.cpu_count() or 1), help="processes at a time")
     parser.add_argument("--ledger", action="store_true", help="write to the ledger in any profile")
     parser.add_argument("--shard", choices=tuple(BY_NAME), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)

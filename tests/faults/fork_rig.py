@@ -101,6 +101,7 @@ class ForkRig:
     def begin(self) -> None:
         """An empty database, a new journal and an oracle without a memory."""
         self._life += 1
+        self._kills = 0  #: children that ended by SIGKILL and not at a moment of ours
         self.place = self.folder / f"life-{self._life}"
         self.place.mkdir()
         self.url = self.new_database(self.place)
@@ -193,8 +194,14 @@ class ForkRig:
             if code not in {0, -signal.SIGKILL}:
                 found.append(f"child {plan.run} ended with {code}: {self._errors()}")
             self.report.fired[ANY_MOMENT] += killed and code == -signal.SIGKILL
+            self._kills += code == -signal.SIGKILL and not killed
             self.report.counts["unharmed"] += code == 0
-        return found + self.judge()
+        return found + self.judge() + self.check_proofs()
+
+    def check_proofs(self) -> list[Any]:
+        """Each child that died has said where, right before; and each that said so has died."""
+        told = sum(self.story.fired[point] for point in self.points)
+        return [] if told == self._kills else [f"{self._kills} children died, {told} have said at which point"]
 
     def _kill_any_moment(self, pid: int) -> bool:
         """Where no point was thought of."""

@@ -8,7 +8,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from joblog.workers.errors import RetryLater
-from joblog.workers.registry import Jobs
+from joblog.workers.operations import builtin
 from joblog.workers.run import Run, SyncRun
 from joblog.workers.sources import ListSource
 from tests.faults.journal import Journal
@@ -25,10 +25,13 @@ KINDS: Final = {
     "list": "items",
     "retry": "flaky",
     "shutdown": "slow",
+    "import": "import.file",
 }
-ALL: Final = ("steps", "steps-sync", "items", "rows", "elsewhere", "flaky")
+ALL: Final = ("steps", "steps-sync", "items", "rows", "elsewhere", "flaky", "parent", "import.file")
+#: What ``import.file`` reads in the rig: numbers, in batches of ``SIZE``.
+SOURCE: Final = "n\n" + "".join(f"{n}\n" for n in range(ROWS))
 
-jobs = Jobs()
+jobs = builtin()
 
 
 def effect(args: dict[str, Any], job_id: UUID, unit: str) -> str:
@@ -79,6 +82,21 @@ async def flaky(run: Run, args: dict[str, Any]) -> int:
         raise RetryLater("not-yet", category="provider")
     await run.step("s1", effect, args, run.job_id, "step:s1")
     return 2
+
+
+@jobs.job("child", retry=QUICK)
+async def child(run: Run, args: dict[str, Any]) -> int:
+    await run.step("c0", effect, args, run.job_id, "step:c0")
+    return 7
+
+
+@jobs.job("parent", retry=QUICK)
+async def parent(run: Run, args: dict[str, Any]) -> int:
+    """Waits without a slot until its child has ended."""
+    made = await run.spawn(child, args, key="only")
+    found = await made.result()
+    await run.step("after", effect, args, run.job_id, "step:after")
+    return found
 
 
 def _write(connection: sa.Connection, job_id: UUID, batch: Any) -> None:

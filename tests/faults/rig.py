@@ -126,15 +126,20 @@ def reap(pid: int, seconds: float = HANGS_AFTER) -> int:
     return os.waitstatus_to_exitcode(status)
 
 
-def die(count: int, before: Callable[[], None]) -> Callable[[], None]:
-    """What a fail point runs to kill its process at the *count*-th time; *before* leaves the proof."""
+def tell(count: int, before: Callable[[], None], number: signal.Signals) -> Callable[[], None]:
+    """What a fail point runs to send its process a signal at the *count*-th time; *before* leaves the proof."""
     passed = 0
 
-    def kill() -> None:
+    def send() -> None:
         nonlocal passed
         passed += 1
         if passed == count:
             before()
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), number)
 
-    return kill
+    return send
+
+
+def die(count: int, before: Callable[[], None]) -> Callable[[], None]:
+    """As ``tell``, with SIGKILL."""
+    return tell(count, before, signal.SIGKILL)

@@ -35,6 +35,9 @@ def test_a_merge_does_what_it_promises() -> None:
 
     assert merge["sqlite-kills"] >= 1000
     assert merge["postgres-kills"] >= 100
+    assert merge["worker-kills"] >= 2000
+    assert merge["postgres-worker-kills"] >= 200
+    assert BY_NAME["worker-kills"].long == 100_000
     assert merge["power-cuts"] >= 2000
     assert min(merge["sqlite-zombies"], merge["postgres-zombies"]) >= 50
 
@@ -53,6 +56,14 @@ def test_a_campaign_without_a_proven_fault_fails() -> None:
 
 def test_a_campaign_that_leaves_a_point_out_fails() -> None:
     assert together(BY_NAME["sqlite-kills"], 1000, [a_report("sqlite-kills")]).failed == 1
+
+
+@pytest.mark.parametrize("name", ["worker-kills", "postgres-worker-kills"])
+def test_a_merge_is_enough_to_miss_no_point_of_the_workers(name: str) -> None:
+    """So that a point at which nobody was killed fails it."""
+    fired = Counter(dict.fromkeys(BY_NAME[name].points[1:], 7))
+
+    assert together(BY_NAME[name], BY_NAME[name].merge, [a_report(name, fired=fired)]).failed == 1
 
 
 def test_a_rig_that_breaks_is_a_failed_run(monkeypatch: pytest.MonkeyPatch) -> None:

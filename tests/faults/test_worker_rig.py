@@ -1,15 +1,18 @@
 """Real workers are killed at every point of a unit's life, and others go on; nothing is done twice that may not be."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 import pytest
 
 from joblog.eventstore.failpoint import WORKER_POINTS
-from tests.faults import operations, worker_rig
+from tests import postgres_server as servers
+from tests.faults import operations, rig, worker_rig
 from tests.faults.campaign import start_shard
+from tests.faults.fork_rig import Plan
 from tests.faults.oracle import JobTrace
+from tests.faults.rig import Report
 from tests.faults.worker_rig import WorkerRig
 
 pytestmark = pytest.mark.faults
@@ -23,6 +26,13 @@ def test_every_kind_of_job_that_leads_somewhere_is_there() -> None:
     kinds = {operations.jobs.get(kind).kind for kind in (*operations.ALL, *operations.KINDS.values())}
 
     assert kinds >= set(operations.ALL)
+
+
+@pytest.mark.parametrize("make", [worker_rig.PostgresWorkerRig, worker_rig.SignalRig])
+def test_the_other_rigs_leave_out_only_what_can_not_happen_there(make: type[WorkerRig]) -> None:
+    left_out = set(worker_rig.POINTS) - set(make.points)
+
+    assert left_out <= set(worker_rig.TAKES_OVER)
 
 
 def a_trace(*units: str, grants: int = 1) -> JobTrace:
@@ -45,7 +55,7 @@ def a_trace(*units: str, grants: int = 1) -> JobTrace:
     ],
 )
 def test_rows_count_exactly_once(rows: Sequence[int], exact: bool, good: bool) -> None:
-    found = worker_rig._check_rows(a_trace("rows:0"), {UUID(int=1).hex: list(rows)}, exact=exact)
+    found = worker_rig._check_rows(a_trace("rows:0"), list(rows), exact=exact)
 
     assert (found == []) is good
 
@@ -63,3 +73,40 @@ def test_kills_of_workers_leave_a_good_log_and_no_work_twice() -> None:
     assert report.violations == []
     assert report.fired.total() >= 30
     assert report.counts["acked"] > 100
+
+
+@pytest.mark.postgres
+def test_kills_of_workers_on_postgresql() -> None:
+    servers.share()
+    report = start_shard("postgres-worker-kills", seed=1, count=8)
+
+    assert report.violations == []
+    assert report.fired.total() >= 8
+
+
+def test_workers_that_are_told_to_stop_leave_nothing_behind() -> None:
+    report = start_shard("worker-signals", seed=1, count=20)
+
+    assert report.violations == []
+    assert report.fired.total() >= 20
+
+
+def test_kills_that_nobody_has_told_of_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The proof on trial: a child that dies without saying where."""
+
+    def silently(plan: Plan, _: Callable[[], None]) -> Callable[[], None]:
+        return rig.die(plan.hit, lambda: None)
+
+    monkeypatch.setattr(WorkerRig, "harm", staticmethod(silently))
+    report = worker_rig.run(Report("worker-kills", 1), kills=3)
+
+    assert any("have said at which point" in line for line in report.violations)
+
+
+@pytest.mark.parametrize("name", ["sqlite-herd", pytest.param("postgres-herd", marks=pytest.mark.postgres)])
+def test_jobs_that_are_due_at_once_are_shared_out_without_a_storm(name: str) -> None:
+    servers.share()
+    report = start_shard(name, seed=1, count=600)
+
+    assert report.violations == []
+    assert report.fired["due-at-once"] == 600

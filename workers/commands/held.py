@@ -75,6 +75,19 @@ class Held:
         """Whether the holder must stop touching the job."""
         return self._log.clock.monotonic() >= self.deadline
 
+    def apart(self) -> Held:
+        """The same hold for another thread, with a replay of its own: the unit in flight may still use this one."""
+        asked_at = self.deadline - self._log.leases.stop_after.total_seconds()
+        return Held(
+            self._log,
+            self.job_id,
+            self.token,
+            kind=self.kind,
+            attempt=self.attempt,
+            crashes=self.crashes,
+            asked_at=asked_at,
+        )
+
     # -- commands ----------------------------------------------------------------------------------------------------
 
     def attempt_unit(self, unit: str) -> int:

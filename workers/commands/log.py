@@ -82,6 +82,7 @@ class JobLog:
         self.served_tenant = ""  #: where the turn of the tenants stands
         self.parked: set[UUID] = set()  #: jobs of dead holders that only newer code can take back
         self._offset = timedelta(0)
+        self._anchor = self.clock.now(), self.clock.boottime()
         self._snapshots: dict[UUID, SnapshotRow] = {}
         self._snapshot_lock = threading.Lock()
         self.measure_clock()
@@ -129,14 +130,18 @@ class JobLog:
 
     def now(self) -> datetime:
         """This process' estimate of the store's time, for events that are built before the writer has the lock."""
-        return self.clock.now() + self._offset
+        if self.store.dialect != "postgresql":
+            return self.clock.now() + self._offset
+        instant, measured_at = self._anchor  # so that steps of this machine's wall clock change nothing
+        return instant + timedelta(seconds=self.clock.boottime() - measured_at)
 
     def measure_clock(self) -> None:
         """Measure how far the store's clock is from ours; half the round trip is the error."""
-        before = self.clock.now()
+        before, began = self.clock.now(), self.clock.boottime()
         theirs = job_table.moment(self.store.now())
-        after = self.clock.now()
+        after, ended = self.clock.now(), self.clock.boottime()
         self._offset = theirs - (before + (after - before) / 2)
+        self._anchor = theirs, (began + ended) / 2
 
     # -- read --------------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from ...eventstore.failpoint import failpoint
 from ..errors import Fatal, NeedsOperator
 from .errors import SourceError, SourceMissingError
 from .plan import Plan
@@ -15,7 +16,7 @@ from .planning import Declared, make_plan
 from .sources import FileSource
 from .target import Target
 from .target_table import TargetSpec
-from .target_url import check_url, resolve_url
+from .target_url import check_url, missing_variable, resolve_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +31,7 @@ def run_import(run: SyncRun, args: ImportFile) -> dict[str, int]:
     check_url(args.target)
     with _reported():
         plan = Plan.from_state(run.step("plan", _plan, args))
+        failpoint("import.planned")
         engine = _other_database(run, args.target)
         try:
             _import(run, args, plan, engine)
@@ -59,11 +61,13 @@ def _plan(args: ImportFile) -> dict[str, Any]:
 
 def _import(run: SyncRun, args: ImportFile, plan: Plan, engine: sa.Engine | None) -> None:
     target = _prepare(run, args, plan, engine)
+    failpoint("import.prepared")
     for batch in run.batches("rows", FileSource(plan), size=args.batch, into=engine):
         fitted = target.fit(batch)
         _judge(run, args, batch, fitted.refused)
         with batch.atomic() as connection:
             refused = target.write(connection, fitted)
+            failpoint("import.written")
             _judge(run, args, batch, refused)
             batch.tally("rows", len(fitted.rows) - len(refused))
         if args.pace:
@@ -99,6 +103,11 @@ def _prepare(run: SyncRun, args: ImportFile, plan: Plan, engine: sa.Engine | Non
 
 def _other_database(run: SyncRun, target: str) -> sa.Engine | None:
     """An engine for the target, or None if it is the log's own database."""
+    if name := missing_variable(target, os.environ):
+        text = (
+            f"variable {name}, the target's URL, is not set where this worker runs; set it there, then resume the job"
+        )
+        raise NeedsOperator("credential-missing", text)
     url = resolve_url(target, os.environ)
     if run.is_own_database(url):
         return None

@@ -38,6 +38,12 @@ def resolve_url(url: str, environ: Mapping[str, str], field: str = "target") -> 
     return _parsed(value, field)
 
 
+def missing_variable(url: str, environ: Mapping[str, str]) -> str:
+    """The variable that *url* refers to and that is not set here; else nothing."""
+    name = url.removeprefix(_REFERENCE) if url.startswith(_REFERENCE) else ""
+    return name if name and not environ.get(name) else ""
+
+
 def _parsed(url: str, field: str) -> sa.URL:
     """Errors here never repeat the text: it may hold a password."""
     try:

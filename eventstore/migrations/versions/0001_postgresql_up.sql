@@ -721,8 +721,8 @@ BEGIN
           EXIT WHEN NOT FOUND;
           PERFORM 1 FROM jobs_0 j
               WHERE j.ready = 1 AND j.queue = p_queue AND j.kind = v_kind AND j.gate = v_gate
-                AND j.priority = v_priority AND j.tenant = v_tenant AND j.due_at <= p_now AND j.vocabulary <= p_vocabulary
-                AND j.crashes <= p_crashes
+                AND j.priority = v_priority AND j.tenant = v_tenant AND j.due_at <= greatest(p_now, j.updated_at)
+                AND j.vocabulary <= p_vocabulary AND j.crashes <= p_crashes
               ORDER BY j.due_at, j.id LIMIT 1 FOR UPDATE SKIP LOCKED;
           IF FOUND THEN v_tenants := v_tenants || v_tenant; END IF;
         END LOOP;
@@ -734,8 +734,8 @@ BEGIN
           EXIT WHEN NOT FOUND;
           PERFORM 1 FROM jobs_0 j
               WHERE j.ready = 1 AND j.queue = p_queue AND j.kind = v_kind AND j.gate = v_gate
-                AND j.priority = v_priority AND j.tenant = v_tenant AND j.due_at <= p_now AND j.vocabulary <= p_vocabulary
-                AND j.crashes <= p_crashes
+                AND j.priority = v_priority AND j.tenant = v_tenant AND j.due_at <= greatest(p_now, j.updated_at)
+                AND j.vocabulary <= p_vocabulary AND j.crashes <= p_crashes
               ORDER BY j.due_at, j.id LIMIT 1 FOR UPDATE SKIP LOCKED;
           IF FOUND THEN v_tenants := v_tenants || v_tenant; END IF;
         END LOOP;
@@ -747,8 +747,8 @@ BEGIN
             SELECT h.*, row_number() OVER () - 1, v_turn FROM (
               SELECT j."id", j."version", j."vocabulary", j."kind", j."tenant", j."queue", j."priority", j."gate", j."exclusive_key", j."due_at", j."token", j."attempt", j."crashes", j."updated_at" FROM jobs_0 j
               WHERE j.ready = 1 AND j.queue = p_queue AND j.kind = v_kind AND j.gate = v_gate
-                AND j.priority = v_priority AND j.tenant = v_tenant AND j.due_at <= p_now AND j.vocabulary <= p_vocabulary
-                AND j.crashes <= p_crashes
+                AND j.priority = v_priority AND j.tenant = v_tenant AND j.due_at <= greatest(p_now, j.updated_at)
+                AND j.vocabulary <= p_vocabulary AND j.crashes <= p_crashes
               ORDER BY j.due_at, j.id LIMIT v_share FOR UPDATE SKIP LOCKED) h;
           v_turn := v_turn + 1;
         END LOOP;
@@ -994,8 +994,8 @@ BEGIN
           EXIT WHEN NOT FOUND;
           PERFORM 1 FROM jobs_1 j
               WHERE j.ready = 1 AND j.queue = p_queue AND j.kind = v_kind AND j.gate = v_gate
-                AND j.priority = v_priority AND j.tenant = v_tenant AND j.due_at <= p_now AND j.vocabulary <= p_vocabulary
-                AND j.crashes <= p_crashes
+                AND j.priority = v_priority AND j.tenant = v_tenant AND j.due_at <= greatest(p_now, j.updated_at)
+                AND j.vocabulary <= p_vocabulary AND j.crashes <= p_crashes
               ORDER BY j.due_at, j.id LIMIT 1 FOR UPDATE SKIP LOCKED;
           IF FOUND THEN v_tenants := v_tenants || v_tenant; END IF;
         END LOOP;
@@ -1007,8 +1007,8 @@ BEGIN
           EXIT WHEN NOT FOUND;
           PERFORM 1 FROM jobs_1 j
               WHERE j.ready = 1 AND j.queue = p_queue AND j.kind = v_kind AND j.gate = v_gate
-                AND j.priority = v_priority AND j.tenant = v_tenant AND j.due_at <= p_now AND j.vocabulary <= p_vocabulary
-                AND j.crashes <= p_crashes
+                AND j.priority = v_priority AND j.tenant = v_tenant AND j.due_at <= greatest(p_now, j.updated_at)
+                AND j.vocabulary <= p_vocabulary AND j.crashes <= p_crashes
               ORDER BY j.due_at, j.id LIMIT 1 FOR UPDATE SKIP LOCKED;
           IF FOUND THEN v_tenants := v_tenants || v_tenant; END IF;
         END LOOP;
@@ -1020,8 +1020,8 @@ BEGIN
             SELECT h.*, row_number() OVER () - 1, v_turn FROM (
               SELECT j."id", j."version", j."vocabulary", j."kind", j."tenant", j."queue", j."priority", j."gate", j."exclusive_key", j."due_at", j."token", j."attempt", j."crashes", j."updated_at" FROM jobs_1 j
               WHERE j.ready = 1 AND j.queue = p_queue AND j.kind = v_kind AND j.gate = v_gate
-                AND j.priority = v_priority AND j.tenant = v_tenant AND j.due_at <= p_now AND j.vocabulary <= p_vocabulary
-                AND j.crashes <= p_crashes
+                AND j.priority = v_priority AND j.tenant = v_tenant AND j.due_at <= greatest(p_now, j.updated_at)
+                AND j.vocabulary <= p_vocabulary AND j.crashes <= p_crashes
               ORDER BY j.due_at, j.id LIMIT v_share FOR UPDATE SKIP LOCKED) h;
           v_turn := v_turn + 1;
         END LOOP;

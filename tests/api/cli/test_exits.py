@@ -64,6 +64,7 @@ def test_the_numbers_are_those_of_the_documentation() -> None:
         "JOB_CANCELLED": 11,
         "JOB_PARKED": 12,
         "TRY_AGAIN": 75,
+        "HUNG_UP": 129,
         "INTERRUPTED": 130,
         "TERMINATED": 143,
     }

@@ -147,3 +147,11 @@ def test_a_renewal_measures_the_clock_again(log: JobLog, backend: Backend) -> No
     assert log.now() == START
     fail_unit(held, "a")
     assert START < log.job(held.job_id).due_at < START + 2 * SECOND
+
+
+def test_a_clock_that_is_set_back_holds_up_nothing_that_was_due(log: JobLog, backend: Backend) -> None:
+    job_id = submit(log)
+    backend.clock.move(-600)
+
+    assert [held.job_id for held in claim(log)] == [job_id]
+    assert log.job(job_id).last_attempt_on == START
