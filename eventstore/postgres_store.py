@@ -152,7 +152,10 @@ class PostgresStore(SqlStore):
             return ConflictError(text)
         if isinstance(error, pg.LockNotAvailable | pg.DeadlockDetected | pg.SerializationFailure):
             return LockedError(text)
-        if isinstance(error, pg.DiskFull | pg.ReadOnlySqlTransaction):
+        if isinstance(error, pg.ReadOnlySqlTransaction):
+            self._distrust()
+            return StoreUnavailableError(f"{text}: a standby by now, or set to read only")
+        if isinstance(error, pg.DiskFull):
             return StoreFullError(text)
         if isinstance(error, pg.DataCorrupted | pg.IndexCorrupted):
             return CorruptLogError(text)
@@ -164,6 +167,13 @@ class PostgresStore(SqlStore):
         if lost:
             return UnknownOutcomeError(text) if committing else StoreUnavailableError(text)
         return StoreError(f"{state} {text}")
+
+    def _distrust(self) -> None:
+        """The server was demoted behind open connections: each is replaced when its thread begins something new."""
+        with self._guard:
+            for pinned in self._pinned:
+                pinned.is_stale = True
+        self.engine.dispose()
 
     # -- append ------------------------------------------------------------------------------------------------------
 

@@ -62,9 +62,12 @@ class Pinned:
         self._engine = engine
         self._connection: sa.Connection | None = None
         self.cursor: Any = None
+        self.is_stale = False  #: another connection has learnt that the server is not what it was
 
     def open(self) -> Any:
-        """The driver's cursor."""
+        """The driver's cursor; asked for at the beginning of a transaction."""
+        if self.is_stale:
+            self.drop()
         if self.cursor is None:
             self._connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
             driver = self._connection.connection.driver_connection
@@ -76,7 +79,8 @@ class Pinned:
     @property
     def connection(self) -> sa.Connection:
         """The SQLAlchemy connection around the driver's: in AUTOCOMMIT mode, the transaction is ours."""
-        self.open()
+        if self.cursor is None:
+            self.open()
         assert self._connection is not None  # noqa: S101 - opened above
         return self._connection
 
@@ -86,6 +90,7 @@ class Pinned:
             self._connection.invalidate()
             self._connection.close()
         self._connection = self.cursor = None
+        self.is_stale = False
 
     def close(self) -> None:
         """Give the connection back for good."""

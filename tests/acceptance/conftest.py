@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +17,8 @@ import sqlalchemy as sa
 
 from joblog import JobLog
 from joblog.domain.job import Job
+from joblog.workers.operations import builtin
+from joblog.workers.worker import Worker, WorkerSettings
 from tests.acceptance import workers
 from tests.acceptance.app import effects, jobs
 from tests.acceptance.run_worker import LEASES
@@ -49,9 +53,18 @@ class Site:
         return effects(self.folder / "effects")
 
     def finish(self, job_id: UUID) -> Job:
-        """With one healthy worker, to the end."""
-        with workers.working(self.url):
-            workers.until(lambda: self.log.row(job_id)["status"] not in {"queued", "running", "waiting"})
+        """With one healthy worker, to the end; it runs in this process, which is never killed."""
+        with JobLog.open(self.url, leases=LEASES) as log:
+            worker = Worker(
+                log, jobs.merged(builtin()), WorkerSettings(os.environ.get("WORKER_NAME"), slots=4, poll_seconds=0.5)
+            )
+            thread = threading.Thread(target=worker.run)
+            thread.start()
+            try:
+                workers.until(lambda: self.status(job_id) not in {"queued", "running", "waiting"})
+            finally:
+                worker.stop()
+                thread.join()
         return self.log.job(job_id)
 
     def topics(self, job_id: UUID) -> list[str]:

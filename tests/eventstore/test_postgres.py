@@ -429,7 +429,7 @@ STATES: dict[str, tuple[type[psycopg.Error], type[BaseException], type[BaseExcep
     "lock timeout": (pg.LockNotAvailable, LockedError, LockedError),
     "deadlock": (pg.DeadlockDetected, LockedError, LockedError),
     "disk full": (pg.DiskFull, StoreFullError, StoreFullError),
-    "standby": (pg.ReadOnlySqlTransaction, StoreFullError, StoreFullError),
+    "standby": (pg.ReadOnlySqlTransaction, StoreUnavailableError, StoreUnavailableError),
     "corrupt": (pg.DataCorrupted, CorruptLogError, CorruptLogError),
     "too many": (pg.TooManyConnections, StoreBusyError, StoreBusyError),
     "canceled": (pg.QueryCanceled, StoreBusyError, StoreBusyError),
