@@ -93,6 +93,16 @@ def _bound(driver: Any, milliseconds: int) -> None:
     driver.commit()
 
 
+#: What the server's refusals are in our words.
+_OURS: Final[tuple[tuple[tuple[type[psycopg.Error], ...], type[BaseException]], ...]] = (
+    ((pg.IntegrityError,), ConflictError),
+    ((pg.LockNotAvailable, pg.DeadlockDetected, pg.SerializationFailure), LockedError),
+    ((pg.DiskFull,), StoreFullError),
+    ((pg.DataCorrupted, pg.IndexCorrupted), CorruptLogError),
+    ((pg.TooManyConnections, pg.ConfigurationLimitExceeded, pg.QueryCanceled), StoreBusyError),
+)
+
+
 class PostgresStore(SqlStore):
     """See ``Store``."""
 
@@ -148,19 +158,12 @@ class PostgresStore(SqlStore):
         }
         if state in made:
             return made[state]
-        if isinstance(error, pg.IntegrityError):
-            return ConflictError(text)
-        if isinstance(error, pg.LockNotAvailable | pg.DeadlockDetected | pg.SerializationFailure):
-            return LockedError(text)
         if isinstance(error, pg.ReadOnlySqlTransaction):
             self._distrust()
             return StoreUnavailableError(f"{text}: a standby by now, or set to read only")
-        if isinstance(error, pg.DiskFull):
-            return StoreFullError(text)
-        if isinstance(error, pg.DataCorrupted | pg.IndexCorrupted):
-            return CorruptLogError(text)
-        if isinstance(error, pg.TooManyConnections | pg.ConfigurationLimitExceeded | pg.QueryCanceled):
-            return StoreBusyError(text)
+        for classes, ours in _OURS:
+            if isinstance(error, classes):
+                return ours(text)
         if state in _IDLE_TOO_LONG:
             return StoreUnavailableError(f"{text}: this process was too slow inside a transaction, which was undone")
         lost = not state or state[:2] in ("08", "57") or isinstance(error, psycopg.InterfaceError)
