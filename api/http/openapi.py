@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _REF: Final = "#/components/schemas/{name}"
 _PARAMETER: Final = re.compile(r"\{(\w+)(?::([^}]*))?\}")
+NO_CONTENT: Final = 204
 _ABOUT: Final = {
     "id": {"type": "string", "format": "uuid"},
 }
@@ -120,7 +121,8 @@ def _responses(route: Route, by_kind: dict[Any, Any]) -> dict[str, Any]:
     if route.handler.__name__ == "follow_log":
         content |= {NDJSON: {"schema": {"type": "string"}}, EVENTS: {"schema": {"type": "string"}}}
     made: dict[str, Any] = {
-        str(status): {"description": "Done.", "content": content} for status in (route.status, *route.other_status)
+        str(status): {"description": "Done."} | ({} if status == NO_CONTENT else {"content": content})
+        for status in (route.status, *route.other_status)
     }
     made["default"] = {
         "description": "A refusal.",

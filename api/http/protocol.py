@@ -9,10 +9,11 @@ import json
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from ...domain.errors import JobNotFoundError, LeaseLostError, UnitDoneError
+from ...domain.errors import ExhaustedError, JobNotFoundError, LeaseLostError, UnitDoneError
 from ...domain.lease import Token
-from ...workers.commands import claiming
+from ...workers.commands import claiming, gating
 from ...workers.commands.held import Held
+from ...workers.outbound import retry_after
 from .route import Answer
 
 if TYPE_CHECKING:
@@ -149,13 +150,29 @@ def advance_claim(call: Call) -> Answer:
 
 
 def retry_later(call: Call) -> Answer:
-    """Store when the unit is tried again, and give the lease back."""
+    """Store when the unit is tried again, and give the lease back: by what the provider said, in seconds, or by back-off.
+
+    A provider that wants more than a day has the job paused: nothing but an operator resumes it.
+    """
     held, asked_at = _held(call)
-    body, at = call.body, None
-    if body.seconds is not None:
-        at = call.log.now() + timedelta(seconds=body.seconds)
-    origin = "backoff" if at is None else "delta"
-    position = held.schedule_retry(body.unit, category=body.category, text=body.text, origin=origin, next_attempt_at=at)
+    body, now = call.body, call.log.now()
+    told = None if body.status is None else retry_after.parse(body.headers.items(), body.status, now)
+    if told is not None and told.over_cap:
+        until = told.until(now)
+        text = f"{body.text or body.status}: the provider takes nothing before {until:%Y-%m-%d %H:%M:%S} UTC"
+        position = held.park(reason=gating.PROVIDER_WAITS, text=text, not_before=until, unit=body.unit)
+        return _answer(call, held, asked_at, position)
+    at, origin, lengthens = None, "backoff", False
+    if told is not None:
+        at, origin, lengthens = told.until(now), told.origin, not told.authoritative
+    elif body.seconds is not None:
+        at, origin = now + timedelta(seconds=body.seconds), "delta"
+    try:
+        position = held.schedule_retry(
+            body.unit, category=body.category, text=body.text, origin=origin, next_attempt_at=at, lengthens=lengthens
+        )
+    except ExhaustedError:  # the work is kept, for an operator
+        position = held.park(reason=f"exhausted-{body.category}", text=body.text, not_before=at, unit=body.unit)
     return _answer(call, held, asked_at, position)
 
 

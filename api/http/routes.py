@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from ..web.routes import PAGES
-from . import documents, following, holders, jobs, metrics, protocol, status, submitting
+from . import documents, following, holders, jobs, metrics, protocol, status, submitting, views
 from . import service_types as s
 from . import types as t
+from . import view_types as v
 from .route import Route
 
 _JOB: Final = "/api/v1/jobs/{id}"
 _CLAIM: Final = "/api/v1/claims/{id}"
 _HTML: Final = "text/html"
+
+_CONSUMERS: Final[tuple[Any, ...]] = (
+    ("GET", "", views.list_consumers, "List consumers of the feed", v.Consumers, {}),
+    ("PUT", "/{name}", views.move_consumer, "Move a consumer forward", v.Consumer, {"body": v.Move}),
+    ("DELETE", "/{name}", views.drop_consumer, "Forget a consumer", None, {"status": 204}),
+)
 
 API: Final[tuple[Route, ...]] = (
     # jobs
@@ -91,6 +98,33 @@ API: Final[tuple[Route, ...]] = (
         s.FeedPage,
         query=s.FeedQuery,
         on_loop=True,
+    ),
+    *(
+        Route(method, f"/api/v1/consumers{path}", "feed:read", handler, summary, answer, whole=True, **more)
+        for method, path, handler, summary, answer, more in _CONSUMERS
+    ),
+    # what is derived from it
+    Route("GET", "/api/v1/gates", "jobs:read", views.list_gates, "List gates", v.Gates, whole=True),
+    Route("GET", "/api/v1/projections", "jobs:read", views.list_projections, "List views", v.Projections, whole=True),
+    Route(
+        "GET",
+        "/api/v1/recovery",
+        "admin",
+        views.recovery_report,
+        "The recovery report",
+        v.RecoveryReport,
+        query=v.RecoveryQuery,
+        whole=True,
+    ),
+    Route(
+        "GET",
+        "/api/v1/security",
+        "admin",
+        views.list_security,
+        "The security stream",
+        v.SecurityPage,
+        query=v.SecurityQuery,
+        whole=True,
     ),
     # workers in any language
     Route(

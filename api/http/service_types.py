@@ -211,10 +211,15 @@ class UnitAttempt(Held, kw_only=True, forbid_unknown_fields=True):
 
 
 class RetryLater(Held, kw_only=True, forbid_unknown_fields=True):
-    """Try a unit again: after so many seconds, or by the job's own back-off.  The lease is given back."""
+    """Try a unit again: as the provider's answer says (`status` and `headers`), after so many seconds, or by the back-off.
+
+    The lease is given back.
+    """
 
     unit: Annotated[str, Meta(min_length=1, max_length=500)]
     seconds: Annotated[float, Meta(ge=0, le=86400)] | None = None
+    status: Annotated[int, Meta(ge=100, le=599)] | None = None
+    headers: dict[Name, Annotated[str, Meta(max_length=1000)]] = field(default_factory=dict)
     category: Literal["provider", "network", "storage", "credential"] = "provider"
     text: Text = ""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
@@ -28,14 +28,6 @@ class CommandForm(Struct, kw_only=True, forbid_unknown_fields=True):
     key: _Key
     reason: Text = ""
     version: Count | None = None
-
-
-class RecoveryQuery(Struct, kw_only=True, forbid_unknown_fields=True):
-    """Which page of the report."""
-
-    filter: Literal["all", "done", "failed", "deleted"] = "all"
-    q: Annotated[str, Meta(max_length=200)] = ""
-    page: Annotated[str, Meta(max_length=20)] = "1"
 
 
 class SignIn(Struct, kw_only=True, forbid_unknown_fields=True):

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Final
 
 from ..http.route import Nothing, Route
+from ..http.view_types import RecoveryQuery
 from . import forms, pages
 from .render import static_file
 
@@ -28,7 +29,7 @@ PAGES: Final[tuple[Route, ...]] = (
     ),
     _screen("/workers", _READ, pages.workers_page, "Workers", whole=True),
     _screen("/gates", _READ, pages.gates_page, "Gates", whole=True),
-    _screen("/recovery", "admin", pages.recovery_page, "Recovery", query=forms.RecoveryQuery, whole=True),
+    _screen("/recovery", "admin", pages.recovery_page, "Recovery", query=RecoveryQuery, whole=True),
     _screen("/projections", _READ, pages.projections_page, "Projections", whole=True),
     _screen("/security", "admin", pages.security_page, "Security", whole=True),
     _screen("/sign-in", "", pages.sign_in_page, "Sign in", query=forms.SignIn),

@@ -63,6 +63,7 @@ WITH_UNIT = {"attempt_unit", "advance_claim", "retry_later"}
 BODIES: dict[str, dict[str, Any]] = {
     "submit_job": {"kind": "import"},
     "submit_jobs": {"jobs": [{"kind": "import", "key": "a-key-of-the-matrix-0001"}]},
+    "move_consumer": {"cursor": "1:1"},
     "claim_jobs": {"worker": "w", "queues": ["empty"]},
 }
 

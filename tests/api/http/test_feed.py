@@ -215,3 +215,17 @@ def test_a_service_that_stops_ends_its_streams(log: JobLog, server: HttpServer) 
         stream.events(1)
         server.stop()
         assert stream.answer.read() == b""
+
+
+def test_a_named_consumer_only_moves_forward(admin: Client, log: JobLog) -> None:
+    submit(log, 3)
+    consumers = "/api/v1/consumers"
+    moved = admin.request("PUT", f"{consumers}/audit", {"cursor": "1:2"})
+    assert (moved.status, moved.json["cursor"], moved.json["behind"]) == (200, "1:2", 1)
+    assert admin.request("PUT", f"{consumers}/audit", {"cursor": "1:2"}).status == 200
+
+    assert admin.request("PUT", f"{consumers}/audit", {"cursor": "1:1"}).code == "consumer-moved"
+    assert admin.request("PUT", f"{consumers}/audit", {"cursor": "1:4"}).code == "stale-cursor"
+    assert [(one["name"], one["cursor"]) for one in admin.good(consumers)["items"]] == [("audit", "1:2")]
+    assert admin.request("DELETE", f"{consumers}/audit").status == 204
+    assert admin.request("DELETE", f"{consumers}/audit").code == "consumer-not-found"

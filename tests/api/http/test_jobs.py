@@ -6,13 +6,17 @@ import gzip
 import json
 import threading
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
+import msgspec
 import pytest
 
 from joblog.api import shapes
 from joblog.api.http.server import HttpServer
+from joblog.api.http.view_types import RecoveryReport, RecoveryRow
 from joblog.domain.spec import JobSpec
+from joblog.projections.runner import Runner
 from joblog.workers.commands.log import JobLog
 from tests.api.http.client import Client, a_key, a_token
 
@@ -332,3 +336,45 @@ def test_a_service_that_only_reads_refuses_commands(database_url: str, log: JobL
         assert client.post(f"{JOBS}/{job_id}/pause").code == "read-only"
         assert client.post(JOBS, {"kind": "import"}).code == "read-only"
     assert log.store.head() == 1
+
+
+def test_the_report_and_the_views_are_read_over_http(admin: Client, log: JobLog) -> None:
+    admin.submit()
+    [held] = log.claim("w")
+    held.fail(reason="bad-input", text="row 3")
+    assert admin.good("/api/v1/projections")["items"][0]["events"] == log.store.head()
+    Runner(log.store, log.mapper, "me").run()
+
+    report = admin.good("/api/v1/recovery?filter=failed")
+
+    assert msgspec.convert(report, RecoveryReport).items[0].job_id == str(held.job_id)
+    assert report["items"][0].keys() == set(RecoveryRow.__struct_fields__)
+    assert (report["total"], report["pages"], report["items"][0]["job_id"]) == (1, 1, str(held.job_id))
+    assert admin.get("/api/v1/recovery?filter=nonsense").code == "invalid-field"
+    assert {one["events"] for one in admin.good("/api/v1/projections")["items"]} == {0}
+    assert admin.good("/api/v1/gates")["items"] == []
+    assert admin.good("/api/v1/security")["next"] is None
+
+
+def test_lists_and_jobs_are_read_without_counting_or_skipping_rows(
+    admin: Client, log: JobLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(5):
+        admin.submit(args=n)
+    said: list[str] = []
+    read = log.store.sql_rows  # type: ignore[attr-defined]  # a database's
+
+    def listen(sql: str, params: Any = ()) -> list[Any]:
+        said.append(sql)
+        return list(read(sql, params))
+
+    monkeypatch.setattr(log.store, "sql_rows", listen)
+    page = admin.good(f"{JOBS}?limit=2&status=queued")
+    admin.good(f"{JOBS}?limit=2&status=queued&cursor={page['next']}")
+    job_id = page["items"][0]["id"]
+    for what in ("", "/events", "/units", "/attempts", "/history", "/why"):
+        admin.good(f"{JOBS}/{job_id}{what}")
+
+    lists = [sql.lower() for sql in said if "leases" not in sql]
+    assert any("jobs_0" in sql for sql in lists)
+    assert not [sql for sql in lists if "count(" in sql or "offset" in sql]

@@ -12,6 +12,8 @@ import pytest
 
 from joblog.domain.job import Actor
 from joblog.domain.lease import LeasePolicy
+from joblog.domain.retry import RetryPolicy
+from joblog.domain.spec import JobSpec
 from joblog.workers.commands.log import JobLog
 from tests.acceptance.workers import until
 from tests.api.http.client import Client, Reply, a_token, serving
@@ -139,6 +141,27 @@ def test_a_unit_is_tried_again_at_its_stored_instant(worker: Worker, log: JobLog
     assert worker.client.post(CLAIMS, {"worker": "w"}).json["claims"] == []
     why = worker.client.good(f"/api/v1/jobs/{job_id}/why")
     assert why["reasons"][0]["code"] == "retry-scheduled"
+
+
+@pytest.mark.parametrize(("header", "least", "status"), [("7200", 7190, "waiting"), ("200000", 199_000, "paused")])
+def test_what_a_provider_says_is_heeded(worker: Worker, log: JobLog, header: str, least: float, status: str) -> None:
+    job_id = worker.client.submit()
+    claim = worker.claim()
+    worker.say(claim, "attempt", unit="u:1")
+    answer = worker.say(claim, "retry-later", unit="u:1", status=429, headers={"Retry-After": header})
+
+    assert answer.json["status"] == status
+    assert least < (log.row(UUID(job_id))["due_at"] - log.store.now()) / 1_000_000 <= float(header) + 1
+
+
+def test_spent_attempts_keep_the_work_for_an_operator(worker: Worker, log: JobLog) -> None:
+    job_id = log.submit(JobSpec("import", retry=RetryPolicy(retries=1))).job_id
+    for status in ("waiting", "paused"):
+        claim = worker.claim(wait=20)
+        worker.say(claim, "attempt", unit="u:1")
+        assert worker.say(claim, "retry-later", unit="u:1", seconds=0, text="503").json["status"] == status
+
+    assert (log.row(job_id)["reason"], log.row(job_id)["reason_text"]) == ("exhausted-provider", "503")
 
 
 def test_a_worker_that_keeps_its_lease_keeps_its_job_and_one_that_dies_loses_it(database_url: str) -> None:
