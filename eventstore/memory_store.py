@@ -359,11 +359,20 @@ class MemoryStore:
                     found[stream] = (kept, tail)
             return found
 
-    def log(self, after: int, limit: int, *, upto: int | None = None, topics: Sequence[str] = ()) -> list[LoggedEvent]:
+    def log(
+        self,
+        after: int,
+        limit: int,
+        *,
+        upto: int | None = None,
+        topics: Sequence[str] = (),
+        bare: Sequence[str] = (),
+    ) -> list[LoggedEvent]:
         """The log behind *after*."""
         with self._lock:
             found = (e for e in self._log[after:upto] if not topics or e.topic in topics)
-            return [event for _, event in zip(range(limit), found, strict=False)]
+            page = [event for _, event in zip(range(limit), found, strict=False)]
+        return [event._replace(state=b"") if event.topic in bare else event for event in page] if bare else page
 
     def head(self) -> int:
         """The last position."""

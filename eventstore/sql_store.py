@@ -277,10 +277,19 @@ class SqlStore:
         params = {"stream_id": stream_id, "after": after, "upto": upto, "count": limit}
         return [EventRow(*row) for row in self.rows(compiled, params)]
 
-    def log(self, after: int, limit: int, *, upto: int | None = None, topics: Sequence[str] = ()) -> list[LoggedEvent]:
+    def log(
+        self,
+        after: int,
+        limit: int,
+        *,
+        upto: int | None = None,
+        topics: Sequence[str] = (),
+        bare: Sequence[str] = (),
+    ) -> list[LoggedEvent]:
         """The log behind position *after*, in order."""
-        compiled = self.statements.log(upto=upto is not None, topics=len(topics))
+        compiled = self.statements.log(upto=upto is not None, topics=len(topics), bare=len(bare))
         params = {"after": after, "upto": upto, "count": limit, **{f"topic_{i}": t for i, t in enumerate(topics)}}
+        params |= {f"bare_{i}": topic for i, topic in enumerate(bare)}
         from_id = self.from_id
         return [LoggedEvent(r[0], from_id(r[1]), *r[2:]) for r in self.rows(compiled, params)]
 

@@ -167,9 +167,13 @@ class Statements:
             statement = statement.limit(sa.bindparam("count", type_=sa.Integer()))
         return self.compile(statement)
 
-    def _log(self, *, upto: bool, topics: int) -> Compiled:
+    def _log(self, *, upto: bool, topics: int, bare: int = 0) -> Compiled:
         ev = s.events.c
-        statement = sa.select(ev.position, ev.stream_id, ev.version, ev.topic, ev.state).where(
+        state: Any = ev.state
+        if bare:  # the body stays where it is: a page of big ones would not fit into memory
+            left_out = sa.or_(*(ev.topic == sa.bindparam(f"bare_{i}") for i in range(bare)))
+            state = sa.case((left_out, sa.bindparam("no_body", b"", type_=sa.LargeBinary)), else_=ev.state)
+        statement = sa.select(ev.position, ev.stream_id, ev.version, ev.topic, state).where(
             ev.position > sa.bindparam("after")
         )
         if upto:

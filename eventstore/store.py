@@ -194,8 +194,9 @@ class Store(Protocol):
         *,
         upto: int | None = None,
         topics: Sequence[str] = (),
+        bare: Sequence[str] = (),
     ) -> list[LoggedEvent]:
-        """The log behind position *after*, in order."""
+        """The log behind position *after*, in order; *bare*: topics whose bodies are left out (empty), as they may be big."""
 
     def head(self) -> int:
         """The last position; 0 in an empty log."""

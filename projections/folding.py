@@ -9,6 +9,7 @@ import orjson
 from eventsourcing.persistence import MapperDeserialisationError
 
 from ..domain.errors import UnknownEventError
+from ..domain.events import UnitCompleted
 from ..eventstore.clock import micros
 from ..eventstore.failpoint import failpoint
 from ..eventstore.mapper import known_topics
@@ -49,6 +50,12 @@ def _topics(view: View) -> frozenset[str]:
 @cache
 def _wanted(views: tuple[View, ...]) -> frozenset[str]:
     return frozenset().union(*(_topics(view) for view in views))
+
+
+@cache
+def bare(views: tuple[View, ...]) -> tuple[str, ...]:
+    """Topics whose bodies none of *views* reads although they may be big: evidence is up to 1 MiB a unit."""
+    return tuple(sorted({UnitCompleted.TOPIC} - _wanted(views)))
 
 
 def decode(events: Iterable[LoggedEvent], mapper: OrjsonMapper, views: tuple[View, ...]) -> list[Happened]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from ..domain.errors import JobLogError, UnknownOutcomeError
 from ..eventstore.store import ConflictError, LockedError
 from ..eventstore.views import TurnLostError
-from .folding import Folder, decode
+from .folding import Folder, bare, decode
 from .views import VIEWS
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ class Runner:
         self._led: dict[str, _Led] = {}
         self._given_up: dict[str, int] = {}  #: view -> the position it stopped at, under this code
         self._others_for: float | None = None
+        self._lost = False  #: a view's turn, to somebody else or because its generation was replaced: look anew
 
     # -- one step ----------------------------------------------------------------------------------------------------
 
@@ -68,13 +69,15 @@ class Runner:
 
         *look*: also whether others have left a view to be led; without one of its own it always looks.
         """
-        if not self._led or (look and len(self._led) < len(self.views)):
+        if not self._led or self._lost or (look and len(self._led) < len(self.views)):
+            self._lost = False
             self._elect()
         led = dict(self._led)
         if not led:
             return Step(0, again=False, led=0, others_for=self._others_for)
         behind = min(one.position for one in led.values())
-        batch = self.store.log(behind, self.batch)
+        views = tuple(self.views[name] for name in led)
+        batch = self.store.log(behind, self.batch, bare=bare(views))
         if not batch:
             return Step(0, again=False, led=len(led), others_for=self._others_for)
         self._bring(led, batch)
@@ -164,7 +167,7 @@ class Runner:
                 self._write(led, {name: one.folder.fold(happened, one.position, last)})
             except (TurnLostError, LockedError, UnknownOutcomeError) as error:
                 logger.info("view %s is left for now: %s", name, error)
-                self._led.pop(name, None)
+                self._lose(name)
             except ConflictError as error:
                 logger.exception("view %s can't be written behind %d", name, one.position)
                 self._stop(name, one, f"{type(error).__name__}: {error}")
@@ -177,7 +180,11 @@ class Runner:
         try:
             self._write({name: one}, {name: write})
         except TurnLostError:
-            self._led.pop(name, None)
+            self._lose(name)
+
+    def _lose(self, name: str) -> None:
+        self._led.pop(name, None)
+        self._lost = True
 
     def _gave_up(self, name: str, position: int, reason: str) -> None:
         logger.error("view %s stands still at position %d: %s", name, position, reason)

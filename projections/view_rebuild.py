@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ..domain.errors import ViewStoppedError
-from .folding import Folder, decode
+from .folding import Folder, bare, decode
 from .rebuild import Progress
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def rebuild(
     folder = Folder(view, store.views, work.generation)
 
     def fold(behind: int, upto: int | None = None, limit: int = BATCH) -> ViewWrite:
-        batch = store.log(behind, limit, upto=upto)
+        batch = store.log(behind, limit, upto=upto, bare=bare((view,)))
         write = folder.fold(decode(batch, mapper, (view,)), behind, batch[-1].position if batch else behind)
         if write.stop is not None:
             raise ViewStoppedError(view.name, *write.stop)

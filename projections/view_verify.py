@@ -16,7 +16,7 @@ from ..domain.errors import ViewStoppedError
 from ..eventstore.opening import open_store
 from ..eventstore.view_schema import view_state
 from ..eventstore.views import key_columns
-from .folding import Folder, decode
+from .folding import Folder, bare, decode
 from .rebuild import Progress
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class _Fold:
 
     def upto(self, position: int, report: Callable[[Progress], None]) -> None:
         while self._position < position:
-            batch = self._store.log(self._position, BATCH, upto=position)
+            batch = self._store.log(self._position, BATCH, upto=position, bare=bare((self._view,)))
             happened = decode(batch, self._mapper, (self._view,))
             write = self._folder.fold(happened, self._position, batch[-1].position)
             if write.stop is not None:

@@ -32,6 +32,7 @@ logger = logging.getLogger(__name__)
 
 FLOOR_SECONDS: Final = 30.0
 GATHER_SECONDS: Final = 0.2
+OTHERS_SECONDS: Final = 1.0  #: what a process that leads nothing leaves to the one that did
 AWAY_SECONDS: Final = 1.0  #: between tries while the store is away
 LEAVES: Final = 50_000  #: events that the tree takes at one look: views must not wait for it
 
@@ -47,6 +48,7 @@ class Following:
         self._wake, self._stopped = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
         self._next_look = self._quiet_until = float("-inf")
+        self._leads = False
 
     def start(self) -> None:
         """Follow in a thread of its own."""
@@ -78,7 +80,8 @@ class Following:
         if seconds <= 0 or not self._wake.wait(seconds):
             return
         left = self._quiet_until - self.log.clock.monotonic()
-        self._stopped.wait(max(left, GATHER_SECONDS))
+        # Who led last comes first, also after a time in which nobody had to: the views do not go back and forth.
+        self._stopped.wait(max(left, GATHER_SECONDS if self._leads else OTHERS_SECONDS))
 
     def _tick(self) -> float:
         """One step; returns how long nothing needs to be done unless something is appended."""
@@ -103,6 +106,7 @@ class Following:
             self._look_after()
             if step.led:
                 self._grow_tree()
+        self._leads = step.led > 0
         self._quiet_until = now
         if step.again:
             return 0.0

@@ -23,6 +23,7 @@ from tests.conformance.builders import BOUND, armed, once, submit
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "GATHER_SECONDS", 0.001)
+    monkeypatch.setattr(module, "OTHERS_SECONDS", 0.01)
 
 
 def positions(log: JobLog) -> set[int]:

@@ -12,7 +12,7 @@ from joblog.domain import events as e
 from joblog.domain.errors import StoreUnavailableError
 from joblog.eventstore import failpoint
 from joblog.eventstore.append import Append, EventRow
-from joblog.eventstore.store import ConflictError
+from joblog.eventstore.store import ConflictError, LoggedEvent
 from joblog.projections import queries
 from joblog.projections.runner import Runner
 from joblog.projections.view import Folded, Happened, State, View
@@ -172,6 +172,44 @@ def test_views_that_are_at_different_places_are_brought_to_one(log: JobLog) -> N
 
     assert set(positions(log).values()) == {log.store.head()}
     assert {differences(log, view) == [] for view in ALL} == {True}
+
+
+def test_a_replaced_generation_is_followed_at_once(backend: Backend) -> None:
+    """Whoever loses a turn looks at once for what became of it, not only when it looks after everything."""
+    log = backend.open()
+    follower = runner(log, "follower")
+    submit(log)
+    follower.run()
+    rebuild(log.store, log.mapper, VIEWS["counters"], "me")
+    submit(log)
+    follower.step(look=False)  # here it finds out
+
+    follower.step(look=False)
+
+    assert queries.counters(log.store) == {("queued",): 2}
+
+
+def test_evidence_is_not_even_read(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch of units with a megabyte each would not fit into memory."""
+    log = backend.open()
+    held = claimed(log)
+    held.complete_units([("u", "x" * 100_000)], cursor=1)
+    held.complete()
+    pages: list[LoggedEvent] = []
+    read = log.store.log
+
+    def noted(*args: Any, **more: Any) -> list[LoggedEvent]:
+        page = read(*args, **more)
+        pages.extend(page)
+        return page
+
+    monkeypatch.setattr(log.store, "log", noted)
+    runner(log).run()
+
+    states = {event.topic.rpartition(".")[2]: event.state for event in pages}
+    assert states.pop("unit-completed") == b""
+    assert all(states.values())
+    assert [event.position for event in pages] == list(range(1, log.store.head() + 1))
 
 
 # -- what goes wrong -----------------------------------------------------------------------------------------------------
