@@ -77,6 +77,11 @@ class Pinned:
         return self.cursor
 
     @property
+    def is_open(self) -> bool:
+        """Whether there is a connection."""
+        return self._connection is not None and not self._connection.closed
+
+    @property
     def connection(self) -> sa.Connection:
         """The SQLAlchemy connection around the driver's: in AUTOCOMMIT mode, the transaction is ours."""
         if self.cursor is None:

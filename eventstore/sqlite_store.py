@@ -530,14 +530,14 @@ class SqliteStore(SqlStore):
     @contextmanager
     def atomic(self) -> Iterator[SqliteAtomic]:
         """See ``Store``.  The write lock is held from the start, so nobody can change the job meanwhile."""
-        connection: sa.Connection | None = None
-        try:
-            with self.writing("atomic") as cursor:
-                connection = self.lane("atomic").pinned.connection
-                yield SqliteAtomic(self, connection, cursor)
-        finally:
-            if connection is not None and not connection.closed and connection.in_transaction():
-                connection.rollback()  # ends SQLAlchemy's nominal transaction; ours has ended
+        lane = self.lane("atomic")
+        with lane.guard:  # until SQLAlchemy's own is over too: the next thread's transaction is on the same connection
+            try:
+                with self.writing("atomic") as cursor:
+                    yield SqliteAtomic(self, lane.pinned.connection, cursor)
+            finally:
+                if lane.pinned.is_open and lane.pinned.connection.in_transaction():
+                    lane.pinned.connection.rollback()  # ends SQLAlchemy's nominal transaction; ours has ended
 
     def append_in(self, cursor: Any, append: Append, generation: int, seen: Seen) -> int:
         """One append inside an open write transaction."""
