@@ -69,7 +69,8 @@ def change(driver: sqlite3.Connection, chance: random.Random) -> int:
             "version = version + 10",
             "version = -1",
             "stream_id = randomblob(16)",
-            "stream_id = stream_id || x'00'",
+            "stream_id = stream_id || 'x'",
+            "stream_id = CAST(stream_id || x'00' AS BLOB)",
         ]
     )
     driver.execute(f"UPDATE events SET {what} WHERE position = ?", (at,))

@@ -12,6 +12,7 @@ import pytest
 from joblog.domain.errors import CorruptLogError, HeadContradictedError
 from joblog.domain.job import Actor
 from joblog.eventstore.proof_rows import proof_rows
+from joblog.eventstore.store import ConflictError
 from joblog.projections.proof import heads as heads_module
 from joblog.projections.proof import tree as module
 from joblog.projections.proof.heads import kept_heads, sign, stored_heads
@@ -66,6 +67,19 @@ def test_many_builders_make_one_tree(backend: Backend, monkeypatch: pytest.Monke
 
     tree = stored_tree(log.store)
     assert (tree.size, tree.root()) == (400, plain_root(backend, 400))
+
+
+def test_a_builder_that_was_overtaken_writes_nothing(backend: Backend) -> None:
+    """Its tiles are shorter than those that are there."""
+    log = backend.open()
+    grow(log, 300)
+    build(log.store)
+    rows = proof_rows(log.store)
+    for old in (0, 100, 299):
+        with pytest.raises(ConflictError):
+            rows.grow(old, old + 50, {(0, 0): bytes(32)})
+
+    assert stored_tree(log.store).root() == plain_root(backend, 300)
 
 
 @pytest.mark.parametrize("point", ["tree.before", "tree.before_commit", "tree.after"])
