@@ -81,6 +81,9 @@ def _outermost(service: Service) -> Any:
             answer = await handler(request)
         except (JobLogError, web.HTTPException) as error:
             answer = _refusal(_as_ours(error, request), request, request_id)
+            if answer.status in {401, 403}:
+                where = auth.address_of(request, service.settings.proxies)
+                logger.warning("request %s from %s was refused with %d", request_id, where, answer.status)
         except ConnectionError:
             raise  # the client went away
         except Exception:

@@ -94,3 +94,14 @@ def test_no_tokens_yet_is_said_with_a_way_on(on_file: Callable[..., Answer], sql
 
     assert answer.lines[0].split()[:2] == ["ID", "NAME"]
     assert "joblog tokens create" in answer.err
+
+
+def test_a_sign_in_link_of_the_command_line_opens_the_page_once(log: JobLog, database_url: str) -> None:
+    with started("--db", database_url, "serve", "--port", "0") as process:
+        port = served_on(process)
+        link = joblog("--db", database_url, "tokens", "sign-in", "--url", "").out.strip()
+        first, second = (Client(port).get(link) for _ in range(2))
+
+    assert (first.status, first.headers["location"]) == (303, "/")
+    assert second.code == "unauthorized"
+    assert joblog("--db", database_url, "--json", "tokens").document["items"] == []

@@ -285,3 +285,12 @@ def test_a_public_address_needs_a_token_or_a_proxy(sqlite_log: JobLog) -> None:
         HttpServer(sqlite_log, Jobs(), public)
     a_token(sqlite_log, "admin")
     HttpServer(sqlite_log, Jobs(), public)._socket.close()
+
+
+def test_a_refused_door_is_told_in_the_services_log_without_the_token(
+    on_file: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    Client(on_file.port, "jl_secret").get("/api/v1/jobs", X_Request_Id="who-was-that-1")
+
+    assert "request who-was-that-1 from 127.0.0.1 was refused with 401" in caplog.text
+    assert "jl_secret" not in caplog.text
