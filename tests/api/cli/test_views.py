@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from signal import SIGTERM
+from threading import Event
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from joblog.domain.job import Actor
 from joblog.projections import queries
 from joblog.projections.views import VIEWS
 from joblog.workers.commands.log import JobLog
-from tests.api.cli.terminal import APP, Answer, claimed, run, submit, work
+from tests.api.cli.terminal import APP, SECONDS, Answer, claimed, run, started, submit, work
 
 Cli = Callable[..., Answer]
 
@@ -119,6 +121,21 @@ def test_a_worker_keeps_the_views(sqlite_url: str) -> None:
         submit(log, "again")
         assert run("--db", sqlite_url, "worker", "--until-idle", "--no-follow", *APP).code == 0
         assert queries.lag(log.store)[0].events > 0
+
+
+def test_a_process_of_its_own_follows_until_it_is_told_to_stop(sqlite_url: str) -> None:
+    with JobLog.open(sqlite_url) as log, started("--db", sqlite_url, "projections", "run") as process:
+        submit(log)
+        tick = Event()
+        for _ in range(int(SECONDS / 0.05)):
+            if queries.counters(log.store) == {("queued",): 1}:
+                break
+            tick.wait(0.05)
+        process.send_signal(SIGTERM)
+
+        assert process.wait(SECONDS) == 143
+        assert queries.counters(log.store) == {("queued",): 1}
+        assert not any(one.leads for one in queries.lag(log.store))
 
 
 # -- recovery ------------------------------------------------------------------------------------------------------------
