@@ -28,15 +28,19 @@ class SqlViews(ViewRebuilds):
         """See ``Views``."""
         table = select.table
         where, bound = self._where(view, select)
-        columns = ", ".join(f'"{column.name}"' for column in table.c)
-        sql = f"SELECT {columns} FROM {table.name} WHERE {where}"
-        if select.order:
-            # The generation is one; naming it lets the index give the order.
-            order = [f'"{name.lstrip("-")}"{" DESC" if name.startswith("-") else ""}' for name in select.order]
-            sql += f" ORDER BY {', '.join(order)}"
+        columns = ", ".join(f't."{column.name}"' for column in table.c)
+        order = [f'"{name.lstrip("-")}"{" DESC" if name.startswith("-") else ""}' for name in select.order]
+        ordered = f" ORDER BY {', '.join(order)}" if order else ""
+        sql = f"SELECT {columns} FROM {table.name} t WHERE {where}{ordered}"
         if select.limit is not None:
-            sql += f" LIMIT {self.mark} OFFSET {self.mark}"
             bound += [select.limit, select.skip]
+            sql += f" LIMIT {self.mark} OFFSET {self.mark}"
+        if select.skip:  # what is passed over is passed over in the index alone
+            names = [f'"{column.name}"' for column in table.primary_key]
+            keys = f"SELECT {', '.join(names)} FROM {table.name} WHERE {where}{ordered} LIMIT {self.mark} OFFSET {self.mark}"
+            same = " AND ".join(f"t.{name} = k.{name}" for name in names)
+            again = ", ".join(f"t.{name}" for name in order)
+            sql = f"SELECT {columns} FROM ({keys}) k JOIN {table.name} t ON {same} ORDER BY {again}"
         return [_row(self.store, table, found) for found in self.store.sql_rows(sql, bound)]
 
     def count(self, view: str, select: Select, limit: int | None = None) -> int:
