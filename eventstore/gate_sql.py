@@ -1,4 +1,7 @@
-"""Gates in a database: one transaction for each request that passes, under the lock of the gate's row."""
+"""Gates in a database: one transaction for each request that passes, under the lock of the gate's row.
+
+Slots and turns are not waited for on the disk: a power cut ends the leases that they belong to.  A closure is.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,7 @@ class Gates:
             return g.GateAnswer("closed", now, row.closed_until)
         if row.is_free and row == row.with_limits(entry.limits):
             return g.GateAnswer("", now, now)
-        with self._store.writing("claim") as cursor:
+        with self._store.pacing() as cursor:
             answer = self._enter(cursor, entry)
             failpoint("gate.before_commit")
         failpoint("gate.after_commit")
@@ -131,7 +134,7 @@ class Gates:
 
     def leave(self, gate: str, entry: str) -> None:
         """See ``Store.leave_gate``."""
-        with self._store.writing("claim") as cursor:
+        with self._store.pacing() as cursor:
             self._forget(cursor, gate, entry)
 
     # -- the door ----------------------------------------------------------------------------------------------------

@@ -485,6 +485,10 @@ class SqlStore:
         """A write transaction on the connection *name*."""
         raise NotImplementedError
 
+    def pacing(self) -> AbstractContextManager[Any]:
+        """A write transaction that need not survive a power cut."""
+        raise NotImplementedError
+
     def lock_log(self, cursor: Any) -> None:
         """Keep appends out until the transaction ends."""
 
