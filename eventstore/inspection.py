@@ -171,10 +171,10 @@ def ready_queues(store: Store) -> list[str]:
     return found
 
 
-def ready(store: Store, queue: str) -> Ready:
-    """How many jobs of a queue are ready, counted up to a limit, and since when the oldest of them."""
+def ready(store: Store, queue: str, *, limit: int = COUNT_LIMIT) -> Ready:
+    """How many jobs of a queue are ready, counted up to *limit*, and since when the oldest of those."""
     parity = store.state().generation % 2
-    some = f"SELECT due_at FROM jobs_{parity} WHERE ready = 1 AND queue = ? LIMIT {COUNT_LIMIT}"
+    some = f"SELECT due_at FROM jobs_{parity} WHERE ready = 1 AND queue = ? LIMIT {limit}"
     jobs, oldest = _rows(store, f"SELECT count(*), min(due_at) FROM ({some}) found", queue)[0]
     return Ready(int(jobs), oldest)
 

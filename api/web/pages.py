@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ...eventstore.store import JobRow
     from ..http.route import Call
 
+_SOME: Final = 101  #: ready jobs that are counted where only "is there any" matters
 _LEAST_AGE: Final = 1.0  #: seconds of work before a time left is guessed
 ACTIONS: Final = {
     "pause": ("queued", "waiting", "running"),
@@ -39,7 +40,7 @@ def overview(call: Call) -> Answer:
         found = queries.counters(store, by=("status",), tenant=who.tenant or None)
         counts = {key[0]: jobs for key, jobs in found.items()}
         behind = next((one.events for one in queries.lag(store) if one.name == "counters"), 0)
-    queues = [] if who.is_bound else queue_list.items(call.log)
+    queues = [] if who.is_bound else queue_list.items(call.log, limit=_SOME)
     return page(
         call,
         "overview.html",
@@ -50,7 +51,6 @@ def overview(call: Call) -> Answer:
         failed=store.find_jobs(status="failed", limit=5, **mine),
         parked=store.find_jobs(status="paused", limit=5, **mine),
         newest=store.find_jobs(limit=5, **mine),
-        queues=queues,
         idle=_without_workers(queues),
         left=_seconds_left(call),
     )
