@@ -157,9 +157,11 @@ def deliveries(kind, events):
             worker.stop()
             thread.join()
         total = destinations * events
+        cpu = after.user + after.system - before.user - before.system
         return {
             "deliveries": total,
             "per_second": round(total / seconds),
+            "cpu_ms_a_delivery": round(cpu / total * 1000, 2),
             "announced_per_second": round(total / announced),
         }
     finally:
