@@ -48,12 +48,12 @@ def test_stu_08_a_worker_that_starts_before_its_server_waits_and_goes_on(
         for one in (worker, impatient):
             workers.said(one, "waiting for the database")
         impatient.send_signal(signal.SIGTERM)  # also while it waits
-        assert impatient.wait(20) == 143
+        assert impatient.wait(60) == 143
         server.start()
         with JobLog.open(url, leases=LEASES) as log:
             workers.until(lambda: log.row(job_id)["status"] == "completed")
         worker.send_signal(signal.SIGTERM)
-        assert worker.wait(20) == 143
+        assert worker.wait(60) == 143
 
 
 def test_stu_08_a_locked_file_at_the_start_is_waited_for(sqlite_url: str, tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_stu_08_a_locked_file_at_the_start_is_waited_for(sqlite_url: str, tmp_pa
             stranger.execute("ROLLBACK")
             workers.until(lambda: site.status(job_id) == "completed")
             worker.send_signal(signal.SIGTERM)
-            assert worker.wait(20) == 143
+            assert worker.wait(60) == 143
         stranger.close()
 
 

@@ -140,7 +140,7 @@ class WorkerRig(ForkRig):
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         while not task.done() and loop.time() < until and not await loop.run_in_executor(None, self.is_idle, log):
-            await asyncio.wait({task}, timeout=0.02)
+            await asyncio.wait({task}, timeout=0.04)
         worker.stop()
         await task
 
