@@ -9,10 +9,12 @@ import orjson
 import pytest
 
 from joblog.domain import events as e
-from joblog.domain.errors import StoreUnavailableError
+from joblog.domain.errors import StoreUnavailableError, UnknownOutcomeError
 from joblog.eventstore import failpoint
 from joblog.eventstore.append import Append, EventRow
 from joblog.eventstore.store import ConflictError, LoggedEvent
+from joblog.eventstore.view_schema import job_counts
+from joblog.eventstore.views import TableRows, TurnLostError, ViewWrite
 from joblog.projections import queries
 from joblog.projections.runner import Runner
 from joblog.projections.view import Folded, Happened, State, View
@@ -230,6 +232,44 @@ def test_a_write_that_failed_is_done_again_from_what_was_written(backend: Backen
 
     assert set(positions(log).values()) == {log.store.head()}
     assert {differences(log, view) == [] for view in ALL} == {True}
+
+
+def test_a_write_whose_answer_was_lost_is_looked_after(backend: Backend) -> None:
+    """Whether it was written or not: what is remembered may be ahead of it, and is forgotten."""
+    log = backend.open()
+    follower = runner(log)
+    held = claimed(log)
+    follower.run()
+    for point in ("view.before_commit", "view.after_commit"):
+        held.complete_units([(point, 1)], cursor=1)
+        submit(log)
+        follower.run()
+        held = claimed(log)  # what the queued one is remembered as decides whether it is counted
+        with armed(point, once(UnknownOutcomeError("gone"))):
+            follower.step()
+        follower.run()
+
+        assert set(positions(log).values()) == {log.store.head()}
+        assert {differences(log, view) == [] for view in ALL} == {True}
+
+
+def test_a_batch_for_another_position_is_refused(log: JobLog) -> None:
+    """Also from the one who has the turn: rows and position can only move together, and once."""
+    views = log.store.views
+    turn = views.elect({"counters": 1}, "me", 10_000_000)["counters"]
+
+    def write(before: int, after: int) -> None:
+        rows: dict[Any, TableRows] = {job_counts: {("queued", "k", "q", "t"): {"jobs": 1}}}
+        views.write([(turn, ViewWrite(before, after, rows))], "me", 10_000_000)
+
+    write(0, 5)
+
+    for before, after in ((0, 5), (0, 9), (3, 9), (6, 9)):
+        with pytest.raises(TurnLostError):
+            write(before, after)
+
+    assert positions(log) == {"counters": 5}
+    assert queries.counters(log.store) == {("queued",): 1}
 
 
 def test_a_view_that_can_not_be_written_stops_alone(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -153,6 +153,26 @@ def test_the_follower_that_is_writing_at_the_switch_writes_nothing_old(backend: 
     assert generation(log) == 1
 
 
+def test_a_switch_never_goes_back(backend: Backend) -> None:
+    """The live one may have come further while the last batch was folded; what readers have seen stays."""
+    log = backend.open()
+    some_history(log)
+    follower = runner(backend.open(), "follower")
+    follower.run()
+    at_the_end = log.store.head()
+
+    def ahead(step: Progress) -> None:
+        if step.head - step.position <= view_rebuild.CATCH_UP and step.head == at_the_end:
+            submit(log)
+            submit(log)
+            follower.run()
+
+    assert rebuild(log.store, log.mapper, VIEWS["counters"], "me", report=ahead) == at_the_end + 2
+
+    assert log.store.views.standings()["counters"].position == at_the_end + 2
+    assert differences(log, VIEWS["counters"]) == []
+
+
 def test_readers_see_the_old_rows_or_the_new_ones(backend: Backend) -> None:
     """S14: whole, at any moment, while followers and workers go on."""
     log = backend.open()
