@@ -1,7 +1,6 @@
 """A rebuild that is killed anywhere goes on where it was; the live rows are never touched, and a second one is refused."""
 
 import signal
-from collections.abc import Callable
 
 import pytest
 
@@ -14,22 +13,8 @@ from joblog.workers.commands.log import JobLog
 from tests.conformance.backends import Backend
 from tests.conformance.builders import armed, claim, submit
 from tests.projections import children
+from tests.projections.dying import Killed, dying_at
 from tests.projections.histories import rows_of
-
-
-class Killed(BaseException):
-    """What a test raises where a process would be killed."""
-
-
-def dying_at(passes: int) -> Callable[[], None]:
-    left = [passes]
-
-    def die() -> None:
-        left[0] -= 1
-        if left[0] == 0:
-            raise Killed
-
-    return die
 
 
 def some_jobs(log: JobLog, count: int = 10) -> None:

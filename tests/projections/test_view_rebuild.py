@@ -1,7 +1,6 @@
 """A view is rebuilt beside the live one: whole or not at all, resumed where it was killed, and verified (S13, S14)."""
 
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from signal import SIGKILL
 from typing import Any
@@ -22,25 +21,11 @@ from joblog.workers.commands.log import JobLog
 from tests.conformance.backends import Backend
 from tests.conformance.builders import ADA, armed, claim, claimed, submit
 from tests.projections import view_children
+from tests.projections.dying import Killed, dying_at
 from tests.projections.test_runner import faulty
 from tests.projections.viewing import ALL, all_held, differences, held, runner, spoil
 
 RECOVERY = VIEWS["recovery"]
-
-
-class Killed(BaseException):
-    """What a test raises where a process would be killed."""
-
-
-def dying_at(passes: int) -> Callable[[], None]:
-    left = [passes]
-
-    def die() -> None:
-        left[0] -= 1
-        if left[0] == 0:
-            raise Killed
-
-    return die
 
 
 def some_history(log: JobLog, jobs: int = 8) -> None:

@@ -43,6 +43,7 @@ from tests.clocks import MovedClock
 from tests.conformance.backends import Backend, MemoryBackend, SqlBackend, SqliteBackend
 from tests.conformance.builders import ADA, a_spec, armed, claim, claimed, stored, submit, whole_log
 from tests.conformance.conftest import make
+from tests.projections.dying import Killed, dying_at
 from tests.projections.proof.logs import SIGNER, grow, grow_and_sign
 
 ROOT = Path(__file__).parents[3]
@@ -53,21 +54,6 @@ NAMES = ("log.ndjson", "log.ndjson.gz")
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (export_module, lines_module, offline):
         monkeypatch.setattr(module, "CHUNK", 50)
-
-
-class Killed(BaseException):
-    """What a test raises where a process would be killed."""
-
-
-def dying_at(passes: int) -> Callable[[], None]:
-    left = [passes]
-
-    def die() -> None:
-        left[0] -= 1
-        if left[0] == 0:
-            raise Killed
-
-    return die
 
 
 def plain(file: Path) -> bytes:
