@@ -26,7 +26,8 @@ check: $(READY) ## formatting, lint, types, and which package may import which
 	$(BIN)/mypy src/joblog tests
 	$(BIN)/lint-imports
 
-bench: $(READY) ## measure
+bench: $(READY) ## measure: what users wait for (W0-W7), then appends and claims against bare SQL
+	$(BIN)/python bench/workloads.py
 	$(BIN)/python bench/run.py $(ARGS)
 
 campaign: $(READY) ## break everything for hours (kills, power cuts, networks)
