@@ -6,11 +6,9 @@ from joblog.workers.redaction import Redaction
 
 
 def test_a_line_with_a_lone_surrogate_can_be_encoded() -> None:
-    try:
-        raise ValueError("bad \udcff text")
-    except ValueError as error:
-        record = logging.LogRecord("joblog", logging.WARNING, "f.py", 1, "job: %s", (error,), None)
-        record.exc_info = (type(error), error, error.__traceback__)
+    error = ValueError("bad \udcff text")
+    told = (ValueError, error, None)
+    record = logging.LogRecord("joblog", logging.WARNING, "f.py", 1, "job: %s", (error,), told)
 
     assert Redaction().filter(record)
 
