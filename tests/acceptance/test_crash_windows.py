@@ -159,7 +159,8 @@ def test_crw_11_the_end_of_a_job_and_what_follows_from_it_are_one_commit(site: S
         workers.until(lambda: site.status(parent) == "waiting")
         Path(site.args["gate"]).touch()
         assert worker.wait(60) == -signal.SIGKILL
-    assert site.topics(parent)[-1] == ("woken" if point == "job.completed" else "lease-released")
+    topics = [topic for topic in site.topics(parent) if topic != "claimed"]  # its worker may have been that quick
+    assert topics[-1] == ("woken" if point == "job.completed" else "lease-released")
 
     job = site.finish(parent)
 
