@@ -1,6 +1,7 @@
 """Databases for the tests, and how hard Hypothesis tries."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,8 @@ settings.load_profile(os.environ.get("JOBLOG_TEST_PROFILE", "default"))
 
 def pytest_configure(config: pytest.Config) -> None:
     """Let the controller of a parallel run hold the PostgreSQL server that its workers share."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background, and in all children of it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
         servers.share()
 
