@@ -50,11 +50,16 @@ def joblog_worker(url: str, *options: str, **env: str) -> Iterator[subprocess.Po
 
 
 def said(worker: subprocess.Popen[str], text: str) -> str:
-    """Its first line on stderr with *text*; reads until there."""
+    """Its first line on stderr with *text*; reads until there, with a bound."""
     assert worker.stderr is not None
-    for line in worker.stderr:
-        if text in line:
-            return line
+    bound = threading.Timer(_PATIENCE, worker.kill)
+    bound.start()
+    try:
+        for line in worker.stderr:
+            if text in line:
+                return line
+    finally:
+        bound.cancel()
     raise AssertionError(f"it ended without saying {text!r}")
 
 
