@@ -164,7 +164,7 @@ class Statements:
             statement = statement.where(version <= sa.bindparam("upto"))
         statement = statement.order_by(version.desc() if newest_first else version)
         if limit:
-            statement = statement.limit(sa.bindparam("count", type_=sa.Integer()))
+            statement = _at_most(statement)
         return self.compile(statement)
 
     def _log(self, *, upto: bool, topics: int, bare: int = 0) -> Compiled:
@@ -180,7 +180,12 @@ class Statements:
             statement = statement.where(ev.position <= sa.bindparam("upto"))
         if topics:
             statement = statement.where(sa.or_(*(ev.topic == sa.bindparam(f"topic_{i}") for i in range(topics))))
-        return self.compile(statement.order_by(ev.position).limit(sa.bindparam("count", type_=sa.Integer())))
+        return self.compile(_at_most(statement.order_by(ev.position)))
+
+
+def _at_most(statement: sa.Select[Any]) -> sa.Select[Any]:
+    """The first ``count`` rows.  By hand: of ``limit()`` SQLAlchemy makes an OFFSET of 0 besides on SQLite."""
+    return statement.suffix_with(sa.text("LIMIT :count").bindparams(sa.bindparam("count", type_=sa.Integer())))
 
 
 LEASE_COLUMNS = ("job_id", "epoch", "token", "worker", "lease_until", "boot_id", "presence")

@@ -66,7 +66,12 @@ def opened(url: str) -> JobLog:
 def main() -> None:
     url, *rest = sys.argv[1:]
     with opened(url) as log:
-        settings = WorkerSettings(os.environ.get("WORKER_NAME"), slots=4, poll_seconds=0.5, grace_seconds=2.0)
+        settings = WorkerSettings(
+            os.environ.get("WORKER_NAME"),
+            slots=int(os.environ.get("WORKER_SLOTS", "4")),
+            poll_seconds=0.5,
+            grace_seconds=2.0,
+        )
         worker = Worker(log, jobs.merged(builtin()), settings)
         signal.signal(signal.SIGTERM, lambda *_: worker.stop())
         signal.signal(signal.SIGINT, lambda *_: worker.stop(now=True))

@@ -44,7 +44,7 @@ def test_c18_a_blocked_loop_and_a_busy_interpreter_keep_their_leases(
 ) -> None:
     monkeypatch.setenv("WORKER_LEASE", str(2 * LEASE))  # room for a machine that does other things besides
     for kind in ("blocked", "busy"):
-        site.submit(kind, more={"seconds": 4 * LEASE})
+        site.submit(kind, more={"seconds": 6 * LEASE})
     with workers.running(site.url) as holder:
         workers.until(lambda: len(site.effects()) >= 1)
         with workers.working(site.url):  # idle, and would take over what expires

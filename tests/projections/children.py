@@ -13,6 +13,7 @@ from joblog.eventstore import failpoint
 from joblog.eventstore.opening import open_store
 from joblog.eventstore.mapper import OrjsonMapper, OrjsonTranscoder
 from joblog.projections import rebuild as module
+from tests.clocks import MovedClock
 
 url, owner, point, passes, batch = sys.argv[1:6]
 module.BATCH, module.CATCH_UP = int(batch), 0
@@ -25,7 +26,7 @@ def die():
 
 if point:
     failpoint.arm(point, die)
-store = open_store(url, create=False)
+store = open_store(url, create=False, clock=MovedClock())  # that of the tests; on PostgreSQL it is the database's
 print("ready", flush=True)
 sys.stdin.readline()
 count = 0
@@ -47,7 +48,7 @@ def start(
 ) -> "subprocess.Popen[str]":
     """Start a process that rebuilds; with *point* it kills itself there, else it goes on until the file *until* is there."""
     command = [sys.executable, "-c", _REBUILD, url, owner, point, str(passes), str(batch), until]
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
     process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"

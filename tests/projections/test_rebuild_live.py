@@ -21,9 +21,7 @@ def work(log: JobLog, done: Event) -> int:
     """Take jobs until there are none; returns how many units were done."""
     count = 0
     while True:
-        log.promote()  # the clock of who rebuilt may be behind, also of who does between this and the claim
-        held = log.claim("w", limit=3)
-        if not held and not log.store.find_jobs(status="queued", limit=1):
+        if not (held := log.claim("w", limit=3)):
             break
         for one in held:
             for number in range(5):

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from joblog.workers.errors import Fatal, NeedsOperator, OperationError
+from joblog.workers.errors import Fatal, NeedsOperator, OperationError, RetryLater
 from joblog.workers.outbound.client import OutboundClient
 from joblog.workers.outbound.credential import Credential
 from joblog.workers.outbound.errors import DestinationRefusedError
 from joblog.workers.outbound.limits import Limits
 from joblog.workers.outbound.security import detail_of, log_refusal
 from tests.workers.outbound import servers
-from tests.workers.outbound.servers import Server, always, answer, client_for, in_turn, serving
+from tests.workers.outbound.servers import Asked, Server, always, answer, client_for, in_turn, serving
 
 FOLLOWING = Limits(total_ms=10_000, redirects=3)
 A, B = "a.example.com", "b.example.com"
@@ -214,17 +214,33 @@ def test_every_hop_passes_the_gate_and_tells_it_its_answer() -> None:
     assert told == [302, 302, 503]
 
 
-def test_waiting_at_the_gate_is_no_part_of_the_deadline() -> None:
+@pytest.mark.parametrize("where", ["at the gate", "at the server"])
+def test_waiting_at_the_gate_is_no_part_of_the_deadline(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the server it is."""
+    ahead = [0.0]
+
     @asynccontextmanager
-    async def slow_gate() -> AsyncIterator[None]:
-        await asyncio.sleep(1.2)
+    async def gate() -> AsyncIterator[None]:
+        ahead[0] += 30 * (where == "at the gate")
         yield
-        await asyncio.sleep(1.2)
+        ahead[0] += 30 * (where == "at the gate")
+
+    async def late(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        ahead[0] += 30 * (where == "at the server")
+        await always(answer(200))(asked, writer)
 
     async def scene() -> None:
-        async with serving(always(answer(200))) as server, client_for(server) as client:
-            response = await client.request("GET", server.url, around=slow_gate, limits=Limits(total_ms=1_000))
-            assert response.status == 200
+        loop = asyncio.get_running_loop()
+        passing = loop.time
+        monkeypatch.setattr(loop, "time", lambda: passing() + ahead[0])
+        limits = Limits(total_ms=20_000)
+        async with serving(late) as server, client_for(server) as client:
+            request = client.request("GET", server.url, around=gate, limits=limits)
+            if where == "at the gate":
+                assert (await request).status == 200
+            else:
+                with pytest.raises(RetryLater, match="timeout"):
+                    await request
 
     servers.run(scene())
 
