@@ -18,11 +18,13 @@ from . import gate_list
 from .text import clean, clock_time, iso, moment, span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ..eventstore.gates import GateRow
     from ..eventstore.store import JobRow
     from ..workers.commands.log import JobLog
+
+    Sees = Callable[[JobRow], bool]
 
 
 @dataclass(frozen=True)
@@ -39,21 +41,27 @@ class Reason:
         return {"code": self.code, "text": self.text, "until": iso(self.until), "evidence": self.evidence}
 
 
-def reasons(log: JobLog, row: JobRow) -> list[Reason]:
-    """Everything that keeps a job from going on, or what it is doing."""
+def _all_seen(_: JobRow) -> bool:
+    return True
+
+
+def reasons(log: JobLog, row: JobRow, sees: Sees = _all_seen) -> list[Reason]:
+    """Everything that keeps a job from going on, or what it is doing; another job is named only to who *sees* it."""
     if row.get("in_outbox"):
         return [Reason("in-outbox", "It is in the outbox: the next worker to look there moves it into the log.")]
-    tell = {"queued": _queued, "waiting": _queued, "running": _running, "paused": _paused}.get(row["status"], _ended)
-    return list(tell(log, row))
+    if row["status"] in {"queued", "waiting"}:
+        return list(_queued(log, row, sees))
+    return list({"running": _running, "paused": _paused}.get(row["status"], _ended)(log, row))
 
 
 # -- not running yet -------------------------------------------------------------------------------------------------
 
 
-def _queued(log: JobLog, row: JobRow) -> Iterator[Reason]:
+def _queued(log: JobLog, row: JobRow, sees: Sees) -> Iterator[Reason]:
     if row["vocabulary"] > e.CODE_VOCABULARY:
         yield Reason("newer-code", "A newer joblog wrote to it; only a worker of that version may go on.")
-    found = [*_not_due(log, row), *_queue_holds(log, row), *_gate_holds(log, row), *_key_is_held(log, row)]
+    found = [*_not_due(log, row, sees), *_queue_holds(log, row)]
+    found += [*_gate_holds(log, row, sees), *_key_is_held(log, row, sees)]
     yield from found
     if found:
         return
@@ -67,7 +75,7 @@ def _queued(log: JobLog, row: JobRow) -> Iterator[Reason]:
         yield Reason("no-worker", f"{text} Start one: joblog worker --queue {clean(row['queue'])} (with its --app).")
 
 
-def _not_due(log: JobLog, row: JobRow) -> Iterator[Reason]:
+def _not_due(log: JobLog, row: JobRow, sees: Sees) -> Iterator[Reason]:
     left = (row["due_at"] - log.store.now()) / 1_000_000
     if left <= 0:
         return
@@ -76,7 +84,7 @@ def _not_due(log: JobLog, row: JobRow) -> Iterator[Reason]:
         yield Reason("not-due", f"It is not due before {when}.", row["due_at"])
         return
     if row["reason"] == "child":
-        yield _child(log, row)
+        yield _child(log, row, sees)
         return
     if row["reason"] == "gate":
         text = f"Its turn at gate {clean(row['gate'])} is kept for it at {when}."
@@ -92,12 +100,14 @@ def _not_due(log: JobLog, row: JobRow) -> Iterator[Reason]:
     yield Reason("retry-scheduled", clean(text), row["due_at"], [position])
 
 
-def _child(log: JobLog, row: JobRow) -> Reason:
+def _child(log: JobLog, row: JobRow, sees: Sees) -> Reason:
     """Which child a parent waits for."""
     rows = log.store.jobs(log.store.children(row["id"])).values()
     going = [child for child in rows if child["status"] not in ENDED]
     if not going:
         return Reason("waiting-for-child", "Its child has ended; it goes on as soon as a worker looks.", row["due_at"])
+    if not sees(going[0]):
+        return Reason("waiting-for-child", "It waits for its child.")
     first = f"job {going[0]['id']} ({clean(going[0]['kind'])}), which is {going[0]['status']}"
     more = f", and {len(going) - 1:,} more" if len(going) > 1 else ""
     return Reason("waiting-for-child", f"It waits for its child, {first}{more}.")
@@ -120,19 +130,29 @@ def _queue_holds(log: JobLog, row: JobRow) -> Iterator[Reason]:
         yield Reason("queue-full", text)
 
 
-def _gate_holds(log: JobLog, row: JobRow) -> Iterator[Reason]:
+def _gate_holds(log: JobLog, row: JobRow, sees: Sees) -> Iterator[Reason]:
     name = row["gate"]
     for state in log.store.gates(name) if name else ():
         gate = state.row
         left = (gate.closed_until - log.store.now()) / 1_000_000
         if left > 0:
             when = f"{clock_time(moment(gate.closed_until), log.now())}, in {span(left)}"
-            text = f"Its gate {name} is closed until {when}{_closed_by(log, gate)}."
-            yield Reason("gate-closed", clean(text), gate.closed_until, _told(log, gate))
+            by, evidence = ("", []) if _is_hidden(log, gate, sees) else (_closed_by(log, gate), _told(log, gate))
+            yield Reason(
+                "gate-closed", clean(f"Its gate {name} is closed until {when}{by}."), gate.closed_until, evidence
+            )
         taken = max(state.jobs, state.requests)
         if gate.slots is not None and taken >= gate.slots:
             text = f"Its gate {clean(name)} lets {gate.slots:,} through at once, and {taken:,} are on their way."
             yield Reason("gate-full", text)
+
+
+def _is_hidden(log: JobLog, gate: GateRow, sees: Sees) -> bool:
+    """Whether the job that closed it is none of theirs."""
+    if gate_list.closer(gate.closed_by) == gate.closed_by:
+        return False
+    closer = log.store.job(UUID(gate.closed_by))
+    return closer is None or not sees(closer)
 
 
 def _closed_by(log: JobLog, gate: GateRow) -> str:
@@ -154,13 +174,15 @@ def _told(log: JobLog, gate: GateRow) -> list[int]:
     return [max(found)] if found else []
 
 
-def _key_is_held(log: JobLog, row: JobRow) -> Iterator[Reason]:
+def _key_is_held(log: JobLog, row: JobRow, sees: Sees) -> Iterator[Reason]:
     if not row["exclusive_key"]:
         return
     holder = inspection.holder_of(log.store, row["exclusive_key"])
     if holder is not None and holder.job_id != row["id"]:
         key = row["exclusive_key"].removeprefix(f"{len(row['tenant'])}:{row['tenant']}/")
-        text = f"Its exclusive key {key!r} is held by job {holder.job_id}, which runs on {holder.worker}."
+        other = log.store.job(holder.job_id)
+        who = f"job {holder.job_id}, which runs on {holder.worker}" if other and sees(other) else "another job"
+        text = f"Its exclusive key {key!r} is held by {who}."
         yield Reason("exclusive-key-held", clean(text))
 
 

@@ -35,14 +35,21 @@ def of_row(row: JobRow) -> dict[str, Any]:
 def of_job(row: JobRow, job: Job | None, lease: LeaseRow | None, store: Store) -> dict[str, Any]:
     """A job as `show` shows it: the row, and what only its events know (null if they are of a newer joblog)."""
     made = of_row(row) | {name: getattr(job, name, None) for name in _OF_EVENTS}
-    return made | {"unit": made["unit"] or None, "lease": None if lease is None else of_lease(lease, store)}
+    return made | {
+        "unit": made["unit"] or None,
+        "lease": None if lease is None else of_lease(lease, lease_clock(store)),
+    }
 
 
-def of_lease(lease: LeaseRow, store: Store) -> dict[str, Any]:
+def lease_clock(store: Store) -> tuple[int, str]:
+    """The store's lease clock and the boot it belongs to, read once for however many leases."""
+    return store.lease_now(), store.boot_id()
+
+
+def of_lease(lease: LeaseRow, clock: tuple[int, str]) -> dict[str, Any]:
     """A lease; its end is on the store's lease clock, so only the span left means something to others."""
-    left = (lease.lease_until - store.lease_now()) / 1_000_000
-    if lease.boot_id != store.boot_id():
-        left = 0.0
+    now, boot_id = clock
+    left = (lease.lease_until - now) / 1_000_000 if lease.boot_id == boot_id else 0.0
     token = {"epoch": lease.token.epoch, "token": lease.token.grant}
     return {"worker": lease.worker, **token, "seconds_left": round(left, 3)}
 

@@ -190,11 +190,7 @@ class Job(BaseAggregate[UUID]):
         self._trigger(
             e.Claimed,
             now,
-            worker=worker,
-            epoch=epoch,
-            token=token.grant,
-            lease_until=now + lease,
-            attempt=self.attempt + 1,
+            **grant(worker, token, lease=lease, attempt=self.attempt + 1, now=now),
         )
         return token
 

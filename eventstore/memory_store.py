@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from ..domain.errors import (
@@ -36,7 +36,6 @@ from .mapper import event_id, evidence_of
 from .memory_gates import MemoryGates
 from .memory_views import MemoryViews
 from .proof_memory import MemoryProofs
-from .sql_store import check_seen
 from .store import (
     NOT_CONSECUTIVE,
     ClaimQuery,
@@ -49,6 +48,7 @@ from .store import (
     RowChange,
     Seen,
     SnapshotRow,
+    check_seen,
 )
 from .wake import Waker
 
@@ -60,9 +60,6 @@ if TYPE_CHECKING:
     from ..domain.ports import Clock
     from .gates import GateAnswer, GateEntry, GateState
     from .store import AtomicTransaction
-
-#: What a store can do wrong; each is drawn once, in order, by the next write.
-FAULTS: Final = ("refuse", "lose-request", "lose-answer")
 
 
 class _Serving:
@@ -88,6 +85,7 @@ class MemoryStore:
     def __init__(self, *, clock: Clock | None = None) -> None:
         self.clock: Clock = clock or SystemClock()
         self.waker = Waker()
+        #: refuse, lose-request, lose-answer: each is drawn once, in order, by the next write
         self.faults: deque[str] = deque()
         self.fired: dict[str, int] = {}
         self._lock = _Serving(self)

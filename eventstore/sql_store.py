@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from abc import ABC, abstractmethod
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -34,7 +35,7 @@ from .gate_sql import Gates
 from .mapper import event_id, evidence_of
 from .rebuild_sql import Rebuilds
 from .statements import Statements
-from .store import ConflictError, JobRow, LeaseRow, LoggedEvent, LogState, Outlook, Seen, SnapshotRow
+from .store import ConflictError, JobRow, LeaseRow, LoggedEvent, LogState, Outlook, SnapshotRow
 from .view_reads import SqlViews
 
 if TYPE_CHECKING:
@@ -45,13 +46,11 @@ if TYPE_CHECKING:
     from .statements import Compiled
     from .store import RowChange
 
-_READ_LIMIT_OF_IN = 500
-
-
-#: Let the next job of an exclusive key be claimed.
+#: Let the next job of an exclusive key be claimed; *lock*: where others write meanwhile, a row that one of them holds is
+#: passed over, for it may be paused or cancelled there.
 UNBLOCK: Final = (
     "UPDATE jobs_{p} SET ready = 1, blocked = 0 WHERE id = (SELECT id FROM jobs_{p} "
-    "WHERE exclusive_key = {key} AND blocked = 1 ORDER BY priority, due_at, id LIMIT 1)"
+    "WHERE exclusive_key = {key} AND blocked = 1 ORDER BY priority, due_at, id LIMIT 1{lock})"
 )
 
 
@@ -63,6 +62,8 @@ class Pinned:
         self._connection: sa.Connection | None = None
         self.cursor: Any = None
         self.is_stale = False  #: another connection has learnt that the server is not what it was
+        #: Held by the thread that uses it: a driver may not survive that a connection is closed under a running statement.
+        self.guard = threading.RLock()
 
     def open(self) -> Any:
         """The driver's cursor; asked for at the beginning of a transaction."""
@@ -91,17 +92,17 @@ class Pinned:
 
     def drop(self) -> None:
         """Forget a connection that may be broken."""
-        if self._connection is not None:
-            self._connection.invalidate()
-            self._connection.close()
-        self._connection = self.cursor = None
+        connection, self._connection, self.cursor = self._connection, None, None  # the log may be closed meanwhile
         self.is_stale = False
+        if connection is not None:
+            connection.invalidate()
+            connection.close()
 
     def close(self) -> None:
         """Give the connection back for good."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = self.cursor = None
+        connection, self._connection, self.cursor = self._connection, None, None
+        if connection is not None:
+            connection.close()
 
 
 class _OfThread:
@@ -119,7 +120,7 @@ class _OfThread:
                 store.unpin(pinned)
 
 
-class SqlStore:
+class SqlStore(ABC):
     """The half of the store that is the same on both databases."""
 
     dialect: str
@@ -158,15 +159,16 @@ class SqlStore:
 
     def pin(self) -> Pinned:
         """A connection that ``close`` will close."""
-        self.check_usable()
         pinned = Pinned(self.engine)
         with self._guard:
+            self.check_usable()
             self._pinned.append(pinned)
         return pinned
 
     def unpin(self, pinned: Pinned) -> None:
         """Close a connection before ``close`` does."""
-        pinned.close()
+        with pinned.guard:
+            pinned.close()
         with self._guard, suppress(ValueError):  # closed with all others
             self._pinned.remove(pinned)
 
@@ -192,14 +194,18 @@ class SqlStore:
         if self.is_foreign:
             return  # they are the parent's: closing them here would end its sessions and drop its locks
         with self._guard:
-            for pinned in self._pinned:
-                pinned.close()
-            self._pinned.clear()
+            pinned, self._pinned = self._pinned, []
+        self.close_all(pinned)
         self.engine.dispose()
 
+    def close_all(self, pinned: Sequence[Pinned]) -> None:
+        """Close the connections of all threads; one that is at work gets the driver's error."""
+        for one in pinned:
+            one.close()
+
+    @abstractmethod
     def translate(self, error: BaseException, *, committing: bool = False) -> BaseException:
         """The driver's *error* as one of ours."""
-        raise NotImplementedError
 
     def rows(self, compiled: Any, params: dict[str, Any]) -> list[Any]:
         """Run a reading statement on this thread's connection."""
@@ -208,32 +214,36 @@ class SqlStore:
     def sql_rows(self, sql: str, params: Any = ()) -> list[Any]:
         """Run reading SQL on this thread's connection; a broken one is reopened once."""
         pinned = self._own("reader")
-        for last_try in (False, True):
-            try:
-                found: list[Any] = pinned.open().execute(sql, params).fetchall()
-            except Exception as error:
-                mine = self.translate(error)
-                if isinstance(mine, JobLogError) or last_try:
-                    pinned.drop()
-                if last_try or not isinstance(mine, JobLogError):
-                    raise mine from error
-            else:
-                return found
+        with pinned.guard:
+            for last_try in (False, True):
+                self.check_usable()
+                try:
+                    found: list[Any] = pinned.open().execute(sql, params).fetchall()
+                except Exception as error:
+                    mine = self.translate(error)
+                    if isinstance(mine, JobLogError) or last_try:
+                        pinned.drop()
+                    if last_try or not isinstance(mine, JobLogError):
+                        raise mine from error
+                else:
+                    return found
         raise AssertionError  # pragma: no cover - the loop returns or raises
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         """This thread's reading connection, for statements of SQLAlchemy; not to be kept."""
         pinned = self._own("reader")
-        try:
-            yield pinned.connection
-        except Exception as error:
-            mine = self.translate(error)
-            if mine is error:
-                raise
-            if isinstance(mine, JobLogError):
-                pinned.drop()
-            raise mine from error
+        with pinned.guard:
+            self.check_usable()
+            try:
+                yield pinned.connection
+            except Exception as error:
+                mine = self.translate(error)
+                if mine is error:
+                    raise
+                if isinstance(mine, JobLogError):
+                    pinned.drop()
+                raise mine from error
 
     # -- values: ids come and go as the driver wants them ------------------------------------------------------------
 
@@ -247,13 +257,13 @@ class SqlStore:
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
+    @abstractmethod
     def now(self) -> int:
         """The store's wall clock in microseconds."""
-        raise NotImplementedError
 
+    @abstractmethod
     def lease_now(self) -> int:
         """The store's lease clock in microseconds."""
-        raise NotImplementedError
 
     def boot_id(self) -> str:
         """The boot that lease ends belong to; empty where the store's clock outlives boots."""
@@ -312,9 +322,9 @@ class SqlStore:
         """The job's row."""
         return self.jobs([job_id]).get(job_id)
 
+    @abstractmethod
     def jobs(self, job_ids: Sequence[UUID]) -> dict[UUID, JobRow]:
         """The rows of many jobs."""
-        raise NotImplementedError
 
     def live_rows(self, where: str, params: Sequence[Any]) -> list[JobRow]:
         """Job rows of whichever generation is live: all from the old one or all from the new one (S14).
@@ -423,26 +433,27 @@ class SqlStore:
         next_end = 0.0 if rebooted else None if end is None else (end - lease_now) / 1_000_000
         return Outlook(bool(found), next_due, next_end, others, bool(box))
 
+    @abstractmethod
     def _look(self, parity: int, queues: Sequence[str], presence: str) -> tuple[Any, ...]:
         """What ``outlook`` is made of, in one statement; the store's clock where it is the database's."""
-        raise NotImplementedError
 
+    @abstractmethod
     def free_keys(self, parity: int) -> list[str]:
         """The exclusive keys that jobs wait for and nobody holds."""
-        raise NotImplementedError
 
     def wake_blocked(self, parity: int) -> int:
         """Make one job ready of each exclusive key that nobody holds any more; returns how many.
 
         The end of a holder does that too, but whom it woke may have been paused since, or nobody saw it.
         """
-        keys = self.free_keys(parity)
+        keys, woken = self.free_keys(parity), 0
         if keys:
-            mark = "?" if self.dialect == "sqlite" else "%s"
+            mark, lock = ("?", "") if self.dialect == "sqlite" else ("%s", " FOR UPDATE SKIP LOCKED")
             with self.writing("claim") as cursor:
                 for key in keys:
-                    cursor.execute(UNBLOCK.format(p=parity, key=mark), (key,))
-        return len(keys)
+                    cursor.execute(UNBLOCK.format(p=parity, key=mark, lock=lock), (key,))
+                    woken += int(cursor.rowcount)
+        return woken
 
     def tracking_position(self, name: str) -> int | None:
         """How far the named follower has come."""
@@ -481,14 +492,15 @@ class SqlStore:
 
     # -- rebuild of the job table ------------------------------------------------------------------------------------
 
+    @abstractmethod
     def writing(self, name: str) -> AbstractContextManager[Any]:
         """A write transaction on the connection *name*."""
-        raise NotImplementedError
 
+    @abstractmethod
     def pacing(self) -> AbstractContextManager[Any]:
         """A write transaction that need not survive a power cut."""
-        raise NotImplementedError
 
+    @abstractmethod
     def lock_log(self, cursor: Any) -> None:
         """Keep appends out until the transaction ends."""
 
@@ -597,16 +609,3 @@ class SqlStore:
             raise LeaseLostError(append.stream_id, want.token.grant)
         if append.takeover is not None and live and not append.takeover.proven:
             raise LeaseHeldError(append.stream_id, lease.worker)
-
-
-def check_seen(seen: Seen, epoch: int, head: int) -> None:
-    """Refuse to append to a log that holds less than was already seen of it."""
-    from ..domain.errors import EpochChangedError, LogRewoundError
-
-    if epoch < seen.epoch or (epoch == seen.epoch and head < seen.position):
-        raise LogRewoundError(
-            f"the log ends at {epoch}:{head}, this process has seen {seen.epoch}:{seen.position}; "
-            "if it was restored on purpose, run `joblog epoch raise`"
-        )
-    if epoch > seen.epoch:
-        raise EpochChangedError(f"the log's epoch is {epoch} now, this process works in {seen.epoch}; open it again")

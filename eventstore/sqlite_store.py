@@ -13,7 +13,7 @@ import os
 import sqlite3
 import threading
 import weakref
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -35,10 +35,10 @@ from . import schema as s
 from .append import Append, EventRow
 from .clock import SystemClock, micros, pause
 from .failpoint import failpoint
-from .sql_store import UNBLOCK, Pinned, SqlStore, check_seen
+from .sql_store import UNBLOCK, Pinned, SqlStore
 from .sqlite_claim import FREE_KEYS, SqliteClaims
 from .statements import chunks, placeholders
-from .store import NOT_CONSECUTIVE, ConflictError, JobRow, LeaseRow, Seen, SnapshotRow
+from .store import NOT_CONSECUTIVE, ConflictError, JobRow, LeaseRow, Seen, SnapshotRow, check_seen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -55,6 +55,7 @@ BUSY_TIMEOUT_MS: Final = 1000  # only foreign connections can make us wait: ours
 WAL_RESET_FIXED: Final = (3, 51, 3)
 _WAL_TRIES: Final = 100
 _WAL_PAUSE: Final = 0.02  # seconds
+_CLOSE_SECONDS: Final = 30.0  # for a statement under way to end
 _PRAGMAS: Final = {
     "synchronous": 2,  # FULL: NORMAL lost an acknowledged event in 3,684 of 5,000 power cuts
     "wal_autocheckpoint": 0,
@@ -223,6 +224,25 @@ class SqliteStore(SqlStore):
             lane.lock.close()
         self._lanes.clear()
 
+    def close_all(self, pinned: Sequence[Pinned]) -> None:
+        """Interrupt what reads, wait for what writes: sqlite3 may crash where a connection is closed under a statement."""
+        lanes = list(self._lanes.values())
+        guards = [lane.guard for lane in lanes] + [one.guard for one in pinned]
+        written = {id(lane.pinned) for lane in lanes} | {id(self._checkpointer)}
+        for one in pinned:
+            if id(one) not in written and one.cursor is not None:
+                with suppress(sqlite3.ProgrammingError):  # its thread has just ended and closed it
+                    one.driver.interrupt()
+        with ExitStack() as held:
+            for guard in guards:
+                if not guard.acquire(timeout=_CLOSE_SECONDS):
+                    logger.warning(
+                        "%s: closed while another thread was still at work; its connection ends with it", self.path
+                    )
+                    return
+                held.callback(guard.release)
+            super().close_all(pinned)
+
     def now(self) -> int:
         """Wall clock, microseconds."""
         return micros(self.clock.now())
@@ -277,6 +297,7 @@ class SqliteStore(SqlStore):
             with self._guard:
                 lane = self._lanes.get(name)
                 if lane is None:
+                    self.check_usable()  # it may have been closed meanwhile
                     lane = self._lanes[name] = Lane(Pinned(self.engine), WriterLock(self._lock_path))
                     self._pinned.append(lane.pinned)
         return lane
@@ -520,7 +541,7 @@ class SqliteStore(SqlStore):
             raise ConflictError("the lease is not as expected")
 
     def _unblock(self, cursor: Any, exclusive_key: str, parity: int) -> None:
-        cursor.execute(UNBLOCK.format(p=parity, key="?"), (exclusive_key,))
+        cursor.execute(UNBLOCK.format(p=parity, key="?", lock=""), (exclusive_key,))
 
     @staticmethod
     def _move_end(cursor: Any, job_id: UUID, until: int) -> None:
@@ -638,6 +659,10 @@ class SqliteStore(SqlStore):
             "WHERE lease_until <= ? OR boot_id <> ? ORDER BY lease_until LIMIT ?"
         )
         return [self._lease_row(row) for row in self.sql_rows(sql, (self.lease_now(), self.boot_id(), limit))]
+
+    def lock_log(self, cursor: Any) -> None:
+        """The write transaction keeps them out already."""
+        del cursor
 
     def held_by_others(self, presence: str, limit: int) -> list[LeaseRow]:
         """See ``Store``."""

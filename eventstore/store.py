@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from ..domain.errors import EpochChangedError, LogRewoundError
 from .append import EventRow
 
 if TYPE_CHECKING:
@@ -111,6 +112,17 @@ class Seen(NamedTuple):
 
     epoch: int
     position: int
+
+
+def check_seen(seen: Seen, epoch: int, head: int) -> None:
+    """Refuse to append to a log that holds less than was already seen of it."""
+    if epoch < seen.epoch or (epoch == seen.epoch and head < seen.position):
+        raise LogRewoundError(
+            f"the log ends at {epoch}:{head}, this process has seen {seen.epoch}:{seen.position}; "
+            "if it was restored on purpose, run `joblog epoch raise`"
+        )
+    if epoch > seen.epoch:
+        raise EpochChangedError(f"the log's epoch is {epoch} now, this process works in {seen.epoch}; open it again")
 
 
 class Store(Protocol):
@@ -261,7 +273,7 @@ class Store(Protocol):
         """
 
     def claim_candidates(self, query: ClaimQuery, generation: int) -> list[JobRow]:
-        """The rows a claim would pick now; nothing is written."""
+        """The rows a claim would pick now; what an exclusive key holds back is marked on the way, as a claim does."""
 
     def replace_row(self, job_id: UUID, row: JobRow | None, generation: int) -> None:
         """Put a whole job row, made new from the log, in place of what is there; None where the log has no such job.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from abc import ABC, abstractmethod
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
@@ -79,7 +80,7 @@ class Waker:
         """Stop looking."""
 
 
-class _WatchingWaker(Waker):
+class _WatchingWaker(Waker, ABC):
     """A waker with one thread that looks at what other processes do."""
 
     def __init__(self) -> None:
@@ -92,8 +93,9 @@ class _WatchingWaker(Waker):
             self._thread = threading.Thread(target=self._run, name="joblog-waker", daemon=True)
             self._thread.start()
 
+    @abstractmethod
     def _run(self) -> None:
-        raise NotImplementedError
+        """Look, and wake, until stopped."""
 
     def close(self) -> None:
         """Stop looking."""

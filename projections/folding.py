@@ -155,7 +155,7 @@ class Folder:
 
 
 def _stop(write: ViewWrite, position: int, error: Exception) -> None:
-    write.after, write.stop = position - 1, (position, _reason(error))
+    write.after, write.stop = position - 1, (position, reason_of(error))
 
 
 def _merge(made: dict[sa.Table, TableRows], changes: Sequence[Change]) -> None:
@@ -175,6 +175,7 @@ def _stops(event: Any, view: View) -> bool:
     return isinstance(event, Unfoldable) and event.stops(view)
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
+    """Why a view stands still, as every store can keep it."""
     text = f"{type(error).__name__}: {error}"
     return text.replace("\0", "\\0")[:_REASON]

@@ -11,10 +11,10 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ..domain.errors import JobLogError, UnknownOutcomeError
+from ..domain.errors import UnknownOutcomeError
 from ..eventstore.store import ConflictError, LockedError
-from ..eventstore.views import TurnLostError
-from .folding import Folder, bare, decode
+from ..eventstore.views import TurnLostError, ViewWrite
+from .folding import Folder, bare, decode, reason_of
 from .views import VIEWS
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ..eventstore.mapper import OrjsonMapper
     from ..eventstore.store import LoggedEvent, Store
-    from ..eventstore.views import Standing, Turn, ViewWrite
+    from ..eventstore.views import Standing, Turn
     from .view import Happened, View
 
 logger = logging.getLogger(__name__)
@@ -80,7 +80,11 @@ class Runner:
         batch = self.store.log(behind, self.batch, bare=bare(views))
         if not batch:
             return Step(0, again=False, led=len(led), others_for=self._others_for)
-        self._bring(led, batch)
+        try:
+            self._bring(led, batch)
+        except BaseException:
+            self._led = {}  # what they remember may be ahead of what was written: look anew at where everything stands
+            raise
         again = len(batch) == self.batch or any(one.position < batch[-1].position for one in self._led.values())
         return Step(len(batch), again=again, led=len(self._led), others_for=self._others_for)
 
@@ -144,9 +148,6 @@ class Runner:
             for one in led.values():  # what they remember is ahead of what was written
                 one.folder.forget()
             self._write_alone(led, happened, last)
-        except JobLogError:
-            self._led = {}  # the store is away: look anew at where everything stands
-            raise
 
     def _write(self, led: dict[str, _Led], writes: dict[str, ViewWrite]) -> None:
         self.store.views.write([(led[name].turn, write) for name, write in writes.items()], self.owner, TURN_MICROS)
@@ -170,13 +171,10 @@ class Runner:
                 self._lose(name)
             except ConflictError as error:
                 logger.exception("view %s can't be written behind %d", name, one.position)
-                self._stop(name, one, f"{type(error).__name__}: {error}")
+                self._stop(name, one, reason_of(error))
 
     def _stop(self, name: str, one: _Led, reason: str) -> None:
-        from ..eventstore.views import ViewWrite
-
-        at = one.position + 1
-        write = ViewWrite(one.position, one.position, stop=(at, reason[:500]))
+        write = ViewWrite(one.position, one.position, stop=(one.position + 1, reason))
         try:
             self._write({name: one}, {name: write})
         except TurnLostError:

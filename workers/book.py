@@ -142,17 +142,17 @@ class Book:
     def flush(self) -> Generator[Any, Any, None]:
         """Record what is pending."""
         while self._pending:
-            units, self._pending = self._pending, []
-            marks = self.marks
+            units = list(self._pending)  # they stay until they are recorded: the marks stand behind them already
             try:
-                yield from self.held.completing_units(units, {"cursor": marks, "tallies": dict(self.tallies)})
+                yield from self.held.completing_units(units, {"cursor": self.marks, "tallies": dict(self.tallies)})
             except UnitDoneError:
                 # They are in the log already, under an answer we never got: the checkpoint is what the log says.
-                keys = [unit for unit, _ in units]
-                stored = yield partial(self.log.store.unit_states, self.held.job_id, keys)
-                self._pending = [unit for unit in units if unit[0] not in stored]
+                stored = yield partial(self.log.store.unit_states, self.held.job_id, [unit for unit, _ in units])
+                self._pending = [unit for unit in self._pending if unit[0] not in stored]
                 if not self._pending:
                     self.marks = dict(self.held.job.cursor or {})
+            else:
+                del self._pending[: len(units)]
             failpoint("unit.recorded")
 
     def pending(self, unit: str) -> Any:

@@ -150,10 +150,9 @@ class Execution:
             result = await call
         except (Exception, Stopped, asyncio.CancelledError) as error:
             abandoned = in_thread and isinstance(error, asyncio.CancelledError)
-            if not abandoned and not (isinstance(error, Stopped) and error.cause == _LOST):
-                unit = book.unit
+            lost = isinstance(error, LeaseLostError) or (isinstance(error, Stopped) and error.cause == _LOST)
+            if not abandoned and not lost:
                 await self._whole(drive.run_soon(book.flush(), self.log.writer, self._readers))
-                book.unit = unit
             raise
         await drive.run_soon(book.flush(), self.log.writer, self._readers)
         return result
@@ -195,8 +194,7 @@ class Execution:
             return await self._stopped(error, book)
         if isinstance(error, asyncio.CancelledError):
             cause = self.control.stop or "shutdown"
-            if not operation.is_async:
-                self.held = self.held.apart()  # its thread can't be ended, and may be about to record the unit
+            self.held = self.held.apart()  # a thread of it can't be ended, and may be about to record a unit
             return await self._stopped(Stopped(cause), book)
         if not isinstance(error, Exception):
             raise error

@@ -50,7 +50,9 @@ def frozen(
     log, held = book.log, book.held
     if book.redo is not None:
         found = yield partial(_read, log, book.redo.parent, name)
-        return 0, [one for one in found if book.redo.skipped.unit.startswith(unit_key(name, one[0], ""))]
+        unit = book.redo.skipped.unit  # a key may be the beginning of another: the longest that fits is meant
+        fitting = [one for one in found if unit.startswith(unit_key(name, one[0], ""))]
+        return 0, [max(fitting, key=lambda one: len(unit_key(name, one[0], "")))] if fitting else []
     if name not in held.job.lists:
         made = [[key(value), storable.payload(value, f"items of {name}")] for value in source]
         if len({one for one, _ in made}) != len(made):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 from aiohttp import web
 
-from ...domain.errors import JobLogError
+from ...domain.errors import ForbiddenError, JobLogError
 from . import auth, bodies, problems
 from .auth import Principal
 from .errors import (
@@ -170,6 +170,8 @@ def _handler(service: Service, route: Route) -> Handler:
         if route.needs_key:
             _ = call.key
         if route.on_loop:
+            if route.is_command and route.scope:
+                await service.ask(_check_right, call)
             made = await route.handler(call)
             return made if isinstance(made, web.StreamResponse) else _response(made)
         return _response(await service.ask(_encoded, route, call))
@@ -196,8 +198,16 @@ async def _who(service: Service, request: web.Request) -> Principal:
     return known if known is not None else await service.ask(service.auth.look_up, request)
 
 
+def _check_right(call: Call) -> None:
+    """A right that was withdrawn within the second for which it is remembered counts for every command."""
+    if not call.may():
+        raise ForbiddenError(f"{call.principal.name} may not do this any more")
+
+
 def _encoded(route: Route, call: Call) -> Answer:
     """The handler's answer, its body encoded in the thread that made it."""
+    if route.is_command and route.scope:
+        _check_right(call)
     made = route.handler(call)
     answer = made if isinstance(made, Answer) else Answer(made, route.status)
     if answer.body is not None and not isinstance(answer.body, bytes):

@@ -134,14 +134,14 @@ class Auth:
 
     log: JobLog
     proxies: Proxies = field(default_factory=Proxies)
-    _known: dict[str, tuple[Principal, float]] = field(default_factory=dict)
+    _known: dict[tuple[str, str], tuple[Principal, float]] = field(default_factory=dict)  #: by purpose and hash
 
     def cached(self, request: web.Request) -> Principal | None:
         """Who asks, if that was looked up just now."""
         credential = credential_of(request.headers, request.cookies)
         if not credential:
             return self._of_proxy(request)
-        known = self._known.get(_hash(credential))
+        known = self._known.get((_purpose(request), _hash(credential)))
         return known[0] if known is not None and self.log.clock.monotonic() < known[1] else None
 
     def look_up(self, request: web.Request) -> Principal:
@@ -153,10 +153,10 @@ class Auth:
         credential = credential_of(request.headers, request.cookies)
         if not credential:
             raise UnauthorizedError("send a token: Authorization: Bearer jl_…; `joblog tokens create` makes one")
-        principal = self.of_token(credential, "session" if "Authorization" not in request.headers else "token")
+        principal = self.of_token(credential, _purpose(request))
         if len(self._known) >= _CACHE:
             self._known.clear()
-        self._known[_hash(credential)] = (principal, self.log.clock.monotonic() + CACHED_SECONDS)
+        self._known[_purpose(request), _hash(credential)] = (principal, self.log.clock.monotonic() + CACHED_SECONDS)
         return principal
 
     def of_token(self, credential: str, purpose: str) -> Principal:
@@ -212,9 +212,16 @@ class Auth:
         return secret
 
     def sign_out(self, principal: Principal) -> None:
-        """End a session."""
+        """End a session; a token ends by `joblog tokens revoke` alone."""
+        if principal.via != "session":
+            raise UnauthorizedError("only a browser's session signs out; a token ends by `joblog tokens revoke`")
         tokens.revoke(self.log.store, principal.token_id, self.log.store.now())
         self._known.clear()
+
+
+def _purpose(request: web.Request) -> str:
+    """What the credential of a request must have been made for: a cookie opens nothing as a bearer token, nor the reverse."""
+    return "token" if "Authorization" in request.headers else "session"
 
 
 def credential_of(headers: Mapping[str, str], cookies: Mapping[str, str]) -> str:

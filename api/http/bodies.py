@@ -28,13 +28,14 @@ async def read(request: web.Request, *, limit: int, seconds: float) -> bytes:
         raise BodyTooLargeError(f"the body is over {limit:,} bytes; stage the data and pass a reference")
     unpack = _unpacker(request.headers.get("Content-Encoding", "identity").strip().lower())
     parts: list[bytes] = []
-    count = 0
+    count = arrived = 0
     try:
         async with asyncio.timeout(seconds):
             async for part in request.content.iter_any():
+                arrived += len(part)  # also what stands behind the end of a packed body
                 made = part if unpack is None else _unpacked(unpack, part, limit - count + 1)
                 count += len(made)
-                if count > limit:
+                if max(count, arrived) > limit:
                     raise BodyTooLargeError(f"the body is over {limit:,} bytes; stage the data and pass a reference")
                 parts.append(made)
     except TimeoutError:

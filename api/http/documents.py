@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import html
 import re
+from functools import cache
 from typing import TYPE_CHECKING
+
+import orjson
 
 from . import openapi, problems
 from .errors import RouteNotFoundError
@@ -36,6 +39,11 @@ def _marked(text: str) -> str:
 def openapi_document(call: Call) -> Answer:
     """This document."""
     del call
+    return Answer(_openapi(), headers={"Cache-Control": "public, max-age=300"})
+
+
+@cache
+def _openapi() -> bytes:
     from .routes import ROUTES
 
-    return Answer(openapi.build(ROUTES, version()), headers={"Cache-Control": "public, max-age=300"})
+    return orjson.dumps(openapi.build(ROUTES, version()))

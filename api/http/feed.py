@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from ...domain.errors import StoreError
+from ...domain.errors import JobLogError
 from ...projections.feed.envelope import cloud_event
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Feed:
                 self._wake.clear()
                 try:
                     more = await self._service.ask(self._read)
-                except StoreError as error:
+                except JobLogError as error:  # also our own "too busy": whoever waits at the end lives on this reader
                     logger.warning("the log can't be followed for now: %s", error)
                     more = False
                 self._tell()

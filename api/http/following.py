@@ -9,6 +9,7 @@ from aiohttp import web
 
 from ...domain.errors import StoreError
 from . import cursors
+from .errors import OverloadedError
 from .feed import PAGE
 from .route import Answer
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...eventstore.store import LogState
-    from .feed import Entry
+    from .feed import Entry, Feed
     from .route import Call
 
 _PING_SECONDS: Final = 15.0
@@ -131,11 +132,14 @@ async def _send(
     epoch, known = state.epoch, (state.epoch, state.head)
     while not feed.stopped.is_set():
         try:
+            may = await call.service.still(call.principal, call.route.scope)
             found, upto, now = await feed.page(after, PAGE, topics, call.principal, known)
-        except StoreError:  # the database is away: the stream goes on where it is, once it is back
+        except (StoreError, OverloadedError):  # the database is away: the stream goes on where it is, once it is back
             await feed.changed(_AWAY_SECONDS)
             await answer.write(form.ping)
             continue
+        if not may:
+            raise ConnectionResetError("the token was revoked")
         if now != epoch:
             await answer.write(form.ended(now))
             return
@@ -151,15 +155,12 @@ async def _send(
         if after > told:
             await answer.write(form.passed(epoch, after))
             told = after
-        await _rest(call, form, answer)
+        await _rest(feed, form, answer)
 
 
-async def _rest(call: Call, form: _Sse | _Lines, answer: web.StreamResponse) -> None:
+async def _rest(feed: Feed, form: _Sse | _Lines, answer: web.StreamResponse) -> None:
     """Wait for more; say now and then that somebody is here."""
-    feed = call.service.feed
     head = feed.head
     await feed.changed(_PING_SECONDS)
     if feed.head == head and not feed.stopped.is_set():
         await answer.write(form.ping)
-    if not await call.service.still(call.principal, call.route.scope):
-        raise ConnectionResetError("the token was revoked")

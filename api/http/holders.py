@@ -37,21 +37,21 @@ def list_leases(call: Call) -> Answer:
     return Answer({"items": found[:limit], "more": len(found) > limit})
 
 
-def lease_documents(log: JobLog, limit: int) -> list[dict[str, Any]]:
+def lease_documents(log: JobLog, limit: int = _LEASES) -> list[dict[str, Any]]:
     """Who holds which job, and for how long."""
-    leases = inspection.leases(log.store, limit=limit)
-    return [{"job": str(one.job_id)} | shapes.of_lease(one, log.store) for one in leases]
+    leases, clock = inspection.leases(log.store, limit=limit), shapes.lease_clock(log.store)
+    return [{"job": str(one.job_id)} | shapes.of_lease(one, clock) for one in leases]
 
 
 def list_workers(call: Call) -> Answer:
     """The workers that hold jobs now."""
-    return Answer({"items": worker_documents(call.log)})
+    return Answer({"items": worker_documents(lease_documents(call.log))})
 
 
-def worker_documents(log: JobLog) -> list[dict[str, Any]]:
-    """Workers by their leases, of which the first 1,000 are looked at."""
+def worker_documents(leases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Workers by their *leases*, of which the first 1,000 are looked at."""
     found: dict[str, dict[str, Any]] = {}
-    for lease in lease_documents(log, _LEASES):
+    for lease in leases:
         left = lease["seconds_left"]
         one = found.setdefault(lease["worker"], {"worker": lease["worker"], "jobs": 0, "seconds_left": left})
         one["jobs"] += 1

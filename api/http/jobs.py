@@ -165,7 +165,7 @@ def job_why(call: Call) -> Answer:
 
 def why_document(call: Call, row: JobRow) -> dict[str, Any]:
     """The conditions of a claim, evaluated one by one for this job."""
-    found = explain.reasons(call.log, row)
+    found = explain.reasons(call.log, row, call.principal.sees)
     text = explain.paragraph(row, found)
     reasons = [one.document() for one in found]
     return {"id": str(row["id"]), "status": row["status"], "text": text, "reasons": reasons}

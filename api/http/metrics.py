@@ -90,16 +90,19 @@ def _ready(one: dict[str, Any], _: int) -> int:
 def _of_service(service: Service) -> Iterator[str]:
     requests, guard = service.requests, service.guard
     yield from _head("joblog_http_requests_total", "counter", "Requests, by route and status.")
-    for (method, path, status), count in sorted(requests.count.items()):
+    counts = sorted(requests.count.copy().items())  # the loop adds to it meanwhile
+    of_route: Counter[tuple[str, str]] = Counter()
+    for (method, path, status), count in counts:
+        of_route[method, path] += count
         yield _line("joblog_http_requests_total", {"method": method, "route": path, "status": str(status)}, count)
     yield from _head("joblog_http_request_duration_seconds", "histogram", "How long requests took.")
-    for name, total in sorted(requests.seconds.items()):
+    for name, total in sorted(requests.seconds.copy().items()):
         method, _, path = name.partition(" ")
         labels, below = {"method": method, "route": path}, 0
         for bound in _BUCKETS:
             below += requests.buckets[name, bound]
             yield _line("joblog_http_request_duration_seconds_bucket", labels | {"le": f"{bound:g}"}, below)
-        count = sum(n for (m, p, _), n in requests.count.items() if (m, p) == (method, path))
+        count = of_route[method, path]
         yield _line("joblog_http_request_duration_seconds_bucket", labels | {"le": "+Inf"}, count)
         yield _line("joblog_http_request_duration_seconds_sum", labels, round(total, 6))
         yield _line("joblog_http_request_duration_seconds_count", labels, count)

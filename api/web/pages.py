@@ -110,7 +110,7 @@ def _job(call: Call, row: JobRow, *, status: int = 200, refusal: JobLogError | N
         refusal=refusal,
         row=row,
         job=None if row.get("in_outbox") else replayed(call, row),
-        reasons=explain.reasons(log, row),
+        reasons=explain.reasons(log, row, call.principal.sees),
         turns=[] if row.get("in_outbox") else list(history.turns(log, row["id"])),
         attempts=[] if row.get("in_outbox") else attempts.attempts(log, row["id"]),
         units=[unit_document(*one) for one in units[:limit]],
@@ -163,7 +163,8 @@ def command_queue_page(call: Call) -> Answer:
 
 def workers_page(call: Call) -> Answer:
     """Who works on what, and for how long they may."""
-    return page(call, "workers.html", workers=worker_documents(call.log), leases=lease_documents(call.log, 200))
+    leases = lease_documents(call.log)
+    return page(call, "workers.html", workers=worker_documents(leases), leases=leases[:200])
 
 
 def gates_page(call: Call) -> Answer:

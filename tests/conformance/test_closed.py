@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from joblog.domain.errors import StoreBusyError, StoreClosedError
+from joblog.domain.errors import JobLogError, StoreBusyError, StoreClosedError
 from joblog.domain.lease import Token
 from joblog.eventstore.append import Append, Stored
 from joblog.eventstore.store import ClaimQuery, Seen, SnapshotRow, Store
@@ -61,6 +61,28 @@ def test_a_closed_store_serves_nobody(backend: Backend) -> None:
     for name, call in CALLS.items():
         with pytest.raises(StoreClosedError):
             assert call(store) is None, name
+
+
+@pytest.mark.parametrize("attempt", range(8))
+def test_closing_ends_what_reads(log: JobLog, attempt: int) -> None:
+    """sqlite3 may crash, or say that memory is short, where a connection is closed under another thread's statement."""
+    for _ in range(10 + attempt):
+        log.writer.append(an_append())
+    start = Barrier(9)
+
+    def read() -> JobLogError:
+        start.wait()
+        while True:
+            try:
+                log.store.log(0, 500)
+            except JobLogError as error:
+                return error
+
+    sides = [Side(read) for _ in range(8)]
+    start.wait()
+    log.close()
+
+    assert {type(side.result()) for side in sides} == {StoreClosedError}
 
 
 def test_an_append_after_the_close_is_refused(log: JobLog) -> None:

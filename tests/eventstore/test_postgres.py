@@ -550,3 +550,17 @@ def test_oids_beyond_31_bits_are_no_limit() -> None:
         [[oid]] = ask(server.url(), "SELECT 'events'::regclass::oid::bigint")
 
     assert oid > 2**31
+
+
+def test_a_blocked_job_that_is_paused_meanwhile_is_not_made_ready(log: JobLog, postgres_url: str) -> None:
+    """Its row is looked at again under its lock, or passed over."""
+    job_id = submit(log, exclusive_key="k")
+    blocked = "UPDATE jobs_0 SET blocked = 1, ready = 0"
+    with connect(postgres_url) as other:
+        other.execute(blocked.encode())
+        with other.transaction():
+            other.execute(b"UPDATE jobs_0 SET status = 'paused', blocked = 0")
+            Side(log.promote).result()  # it waits for nobody
+
+    row = log.row(job_id)
+    assert (row["status"], row["ready"]) == ("paused", 0)

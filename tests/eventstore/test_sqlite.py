@@ -517,6 +517,28 @@ def test_a_closed_log_leaves_one_file_and_its_lock(log: JobLog, path: Path) -> N
     assert sorted(file.name for file in path.parent.iterdir()) == ["joblog.db", "joblog.db.writer"]
 
 
+def test_no_connection_is_closed_under_a_statement(log: JobLog) -> None:
+    """It is interrupted, and waited for: a connection that vanishes while sqlite3 steps is a crash, or "no memory"."""
+    store = store_of(log)
+    sides: list[Side] = []
+    was_early: list[bool] = []
+
+    def close_meanwhile() -> bool:
+        if not sides:
+            sides.append(Side(log.close))
+            was_early.append(sides[0].is_done(0.3))
+        return False
+
+    with store.reading() as connection:
+        driver: Any = connection.connection.driver_connection
+        driver.set_progress_handler(close_meanwhile, 1)
+
+    with pytest.raises(StoreClosedError):
+        store.head()
+    assert sides[0].result() is None
+    assert was_early == [False]
+
+
 def test_a_file_that_is_damaged_is_said_to_be(log: JobLog, path: Path) -> None:
     log.writer.append_many([an_append() for _ in range(100)])
     log.close()

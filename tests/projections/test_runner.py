@@ -467,3 +467,30 @@ def test_a_row_is_merged_by_the_rule_of_each_column(log: JobLog) -> None:
 
     assert [row["count"] for row in by_one] == [3]
     assert all_held(log)["failures"]["failures"] == by_one
+
+
+def test_a_fault_between_two_views_leaves_none_ahead_of_what_was_written(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = backend.open()
+    follower = runner(log)
+    held = claimed(log)
+    follower.run()
+    held.complete_units([("a", 1)], cursor=1)
+    held.complete()
+    read, reads = type(log.store.views).states, [0]
+
+    def away_at_the_second(views: Any, *args: Any, **more: Any) -> Any:
+        reads[0] += 1
+        if reads[0] == 2:
+            raise StoreUnavailableError("away")
+        return read(views, *args, **more)
+
+    submit(log)
+    monkeypatch.setattr(type(log.store.views), "states", away_at_the_second)
+    with pytest.raises(StoreUnavailableError):
+        follower.step()
+    follower.run()
+
+    assert set(positions(log).values()) == {log.store.head()}
+    assert {differences(log, view) == [] for view in ALL} == {True}

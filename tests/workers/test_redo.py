@@ -192,3 +192,18 @@ def test_a_long_unit_key_still_names_one_job() -> None:
 
     assert len(keys) == 5
     assert max(map(len, keys)) <= 200
+
+
+def test_an_item_whose_key_begins_another_is_left_alone() -> None:
+    @Jobs().job("nested", on_unit_failure="skip")
+    async def nested(run: Run, args: dict[str, Any]) -> None:
+        async for item in run.items("files", ["a", "a:b"]):
+            await item.once("sent", effect, f"{item.value} sent")
+
+    lab = Lab()
+    job = skipping(lab, nested, "a sent", "a:b sent")
+
+    [answer] = retry_skipped(lab.log, job.id, "files:a:b:sent")
+    lab.finish(nested, answer.job_id)
+
+    assert list(ran.elements()) == ["a:b sent"]

@@ -1,12 +1,13 @@
 """Several tiny units in one append, where the operation declares it: each recorded by itself, none lost by a stop."""
 
 from collections import Counter
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from joblog.domain.errors import InvalidFieldError
+from joblog.domain.errors import InvalidFieldError, StoreUnavailableError
 from joblog.domain.status import Status
 from joblog.testing import Lab
 from joblog.workers.errors import Fatal, RetryLater, Stopped
@@ -142,3 +143,23 @@ def test_an_operation_declares_how_many_within_bounds() -> None:
         @Jobs().job("wild", units_per_commit=0)
         async def wild(run: Run, args: dict[str, Any]) -> None:
             """Never registered."""
+
+
+def test_a_commit_that_failed_leaves_no_gap_behind_whoever_swallows_it() -> None:
+    """The checkpoint never stands behind units without evidence."""
+    lab, faults = Lab(), ["refuse"] * 5  # as often as a busy write is tried
+
+    @Jobs().job("goes-on", units_per_commit=2)
+    async def goes_on(run: Run, args: dict[str, Any]) -> None:
+        for number in range(6):
+            if number == 1:
+                lab.store.faults.extend(faults)
+                faults.clear()
+            with suppress(StoreUnavailableError):
+                await run.step(f"s{number}", effect, f"s{number}")
+
+    job = lab.run(goes_on, {})
+
+    assert lab.store.fired["refuse"] == 5
+    assert (job.status, job.done, job.sequence) == (Status.COMPLETED, 6, 6)
+    assert set(lab.store.unit_states(job.id)) == {f"step:s{number}" for number in range(6)}

@@ -144,7 +144,9 @@ def test_a_stopped_process_that_holds_the_writer_lock_is_named(
 ) -> None:
     submit(sqlite_log)
     holding = f"import fcntl, sys; f = open({str(tmp_path / 'joblog.db.writer')!r}); fcntl.flock(f, fcntl.LOCK_EX);"
-    with subprocess.Popen([sys.executable, "-c", holding + "print(); sys.stdin.read()"], stdin=-1, stdout=-1) as holder:
+    with subprocess.Popen(
+        [sys.executable, "-c", holding + "print(flush=True); sys.stdin.read()"], stdin=-1, stdout=-1
+    ) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
         os.kill(holder.pid, signal.SIGSTOP)

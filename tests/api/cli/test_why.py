@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
 
+from joblog.api.explain import reasons as reasons_of
 from joblog.domain.spec import JobSpec
 from joblog.domain.status import Status
 from joblog.workers.commands.log import JobLog
@@ -161,3 +163,19 @@ def test_why_a_parent_goes_on_when_its_child_has_ended(log: JobLog, cli: Callabl
     held.release("child", due_at=log.now() + timedelta(minutes=1))
 
     assert "Its child has ended" in cli("why", parent).out
+
+
+def test_another_job_is_named_only_to_who_sees_it(log: JobLog) -> None:
+    """A tenant's token learns that it waits, not for whom."""
+    job_id, theirs = UUID(submit(log, gate="provider")), UUID(submit(log, "theirs", owner="eve"))
+    log.store.close_gate("provider", log.store.now() + 60_000_000, by=str(theirs), reason="their quota")
+    row = log.row(job_id)
+
+    [told] = [reason.text for reason in reasons_of(log, row)]
+    [kept] = [reason.text for reason in reasons_of(log, row, lambda other: other["owner"] != "eve")]
+
+    assert str(theirs) in told
+    assert "quota" in told
+    assert str(theirs) not in kept
+    assert "quota" not in kept
+    assert kept.startswith("Its gate provider is closed until")

@@ -5,14 +5,19 @@ from __future__ import annotations
 import http.client
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from joblog.api.http import auth
+from joblog.api.http.errors import OverloadedError
 from joblog.api.http.server import HttpServer
+from joblog.api.http.service import Service
+from joblog.domain.errors import StoreUnavailableError
 from joblog.domain.job import Actor
 from joblog.domain.spec import JobSpec
 from joblog.workers.commands.log import JobLog
@@ -31,7 +36,9 @@ class Stream:
         """The next events: id, type, data."""
         found: list[tuple[str, str, dict[str, object]]] = []
         fields: dict[str, str] = {}
+        deadline = time.monotonic() + PATIENCE  # pings alone are no events
         while len(found) < count:
+            assert time.monotonic() < deadline, "nothing but pings"
             line = self.answer.readline().decode()
             assert line, "the stream ended"
             if line == "\n":
@@ -229,3 +236,46 @@ def test_a_named_consumer_only_moves_forward(admin: Client, log: JobLog) -> None
     assert [(one["name"], one["cursor"]) for one in admin.good(consumers)["items"]] == [("audit", "1:2")]
     assert admin.request("DELETE", f"{consumers}/audit").status == 204
     assert admin.request("DELETE", f"{consumers}/audit").code == "consumer-not-found"
+
+
+def test_an_open_stream_outlives_a_moment_without_the_store(
+    log: JobLog, server: HttpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also that of a client at the end, which needs it for its right alone; and a moment with too much to do."""
+    away: list[Exception] = [StoreUnavailableError("away"), OverloadedError("too much")]
+    still = Service.still
+
+    async def away_at_first(service: Service, *args: Any) -> bool:
+        if away:
+            raise away.pop()
+        return await still(service, *args)
+
+    monkeypatch.setattr("joblog.api.http.following._AWAY_SECONDS", 0.01)
+    client = Client(server.port, a_token(log, "feed:read"))
+    with streaming(client, "?after=0") as stream:
+        submit(log, 1)
+        stream.events(1)
+        monkeypatch.setattr(Service, "still", away_at_first)
+        submit(log, 2)
+        assert len(stream.events(1)) == 1
+        assert away == []
+
+
+def test_the_reader_outlives_a_moment_with_too_much_to_do(log: JobLog, server: HttpServer) -> None:
+    """Else all who wait at the end would wait for ever."""
+    client = Client(server.port, a_token(log, "feed:read"))
+    ask, refused = server.service.ask, threading.Event()
+
+    async def overloaded(function: Any, *args: Any) -> Any:
+        if function == server.service.feed._read and not refused.is_set():
+            refused.set()
+            raise OverloadedError("too much")
+        return await ask(function, *args)
+
+    with streaming(client, "?after=0") as stream:
+        submit(log, 1)
+        stream.events(1)
+        server.service.ask = overloaded  # type: ignore[method-assign]
+        submit(log, 2)
+        assert refused.wait(30)
+        assert len(stream.events(1)) == 1

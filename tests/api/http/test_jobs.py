@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import threading
+from collections.abc import AsyncIterator
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 import msgspec
 import pytest
 
 from joblog.api import shapes
+from joblog.api.http import bodies
+from joblog.api.http.errors import BodyTooLargeError
 from joblog.api.http.server import HttpServer
 from joblog.api.http.view_types import RecoveryReport, RecoveryRow
 from joblog.domain.spec import JobSpec
@@ -378,3 +382,25 @@ def test_lists_and_jobs_are_read_without_counting_or_skipping_rows(
     lists = [sql.lower() for sql in said if "leases" not in sql]
     assert any("jobs_0" in sql for sql in lists)
     assert not [sql for sql in lists if "count(" in sql or "offset" in sql]
+
+
+def test_what_stands_behind_a_packed_body_counts_too() -> None:
+    """It unpacks to nothing, and would pile up all the same."""
+    taken: list[int] = []
+
+    class Content:
+        async def iter_any(self) -> AsyncIterator[bytes]:
+            yield gzip.compress(b"{}")
+            for _ in range(100):
+                taken.append(100)
+                yield b" " * 100
+
+    class Chunked:
+        content_length = None
+        headers: ClassVar = {"Content-Encoding": "gzip"}
+        content = Content()
+
+    request: Any = Chunked()
+    with pytest.raises(BodyTooLargeError):
+        asyncio.run(bodies.read(request, limit=1000, seconds=30))
+    assert sum(taken) <= 1000

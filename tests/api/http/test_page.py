@@ -278,6 +278,11 @@ def test_a_session_is_no_bearer_token_and_ends_with_sign_out(log: JobLog, server
     assert Client(server.port, secret).get("/api/v1/jobs").code == "unauthorized"
     assert client.get("/api/v1/feed").status == 200
 
+    assert Client(server.port, secret).get("/api/v1/jobs").code == "unauthorized"  # also while the cookie is remembered
+    token = a_token(log, "admin")
+    assert press(Client(server.port, token), "/sign-out", {}).status == 401
+    assert Client(server.port, token).get("/api/v1/jobs").status == 200
+
     assert press(client, "/sign-out", {}).headers["location"] == "/sign-in"
 
     assert client.get("/jobs").status == 401
