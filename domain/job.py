@@ -518,10 +518,10 @@ class Job(BaseAggregate[UUID]):
         Timestamps never decrease within a stream, whatever clock the caller has.
         """
         event = object.__new__(event_class)
-        version = self._version + 1
-        timestamp = max(now, self._modified_on)
-        said = {"originator_id": self._id, "originator_version": version, "timestamp": timestamp, **fields}
-        object.__setattr__(event, "__dict__", said)  # events are frozen
+        fields["originator_id"] = self._id
+        fields["originator_version"] = version = self._version + 1
+        fields["timestamp"] = timestamp = now if now > self._modified_on else self._modified_on  # noqa: FURB136 - max() takes 3 times as long
+        object.__setattr__(event, "__dict__", fields)  # events are frozen
         event.apply(self)
         self._version, self._modified_on = version, timestamp
         self._pending_events.append(event)

@@ -28,6 +28,8 @@ _ALL: Final[tuple[type[Any], ...]] = (
     JobSnapshot,
 )
 _CLASSES: Final[dict[str, type[Any]]] = {cls.TOPIC: cls for cls in _ALL}
+#: Topic and class version, looked up once: the library's metaclass makes each access to a class slow.
+_STORED_AS: Final = {cls: (cls.TOPIC, getattr(cls, "class_version", 1)) for cls in _ALL}
 
 
 def known_topics() -> frozenset[str]:
@@ -71,10 +73,10 @@ class OrjsonMapper(Mapper[UUID]):
         fields = vars(event).copy()
         stream_id, version = fields.pop("originator_id"), fields.pop("originator_version")
         fields["event_id"] = event_id
-        cls = type(event)
-        if (class_version := getattr(cls, "class_version", 1)) > 1:
+        topic, class_version = _STORED_AS[type(event)]
+        if class_version > 1:
             fields["class_version"] = class_version
-        return stream_id, version, cls.TOPIC, withheld.refuse(orjson.dumps(fields), cls.TOPIC)
+        return stream_id, version, topic, withheld.refuse(orjson.dumps(fields), topic)
 
     def to_stored_event(self, domain_event: Any) -> StoredEvent:
         """As the library wants it; an event that has no id yet gets one, by which a lost answer is found again."""

@@ -40,12 +40,6 @@ class Bigints(_Packed):
     oid, element = 1016, 20
 
 
-class Ints(_Packed):
-    """``int[]``."""
-
-    oid, element = 1007, 23
-
-
 class Texts(_Packed):
     """``text[]``."""
 
@@ -66,27 +60,16 @@ def _head(kind: type[_Packed], count: int, *, nulls: bool = False) -> bytes:
 
 
 @lru_cache(maxsize=64)
-def _fixed(code: str, count: int) -> struct.Struct:
-    return struct.Struct(">" + f"i{code}" * count)
-
-
-def _numbers(kind: type[_Packed], code: str, size: int, values: Sequence[int]) -> Any:
-    count = len(values)
-    paired = [size] * (2 * count)
-    paired[1::2] = values
-    return kind(_head(kind, count) + _fixed(code, count).pack(*paired))
+def _lengths_and_numbers(count: int) -> struct.Struct:
+    return struct.Struct(">" + "iq" * count)
 
 
 def bigints(values: Sequence[int]) -> Bigints:
     """Pack 64-bit integers."""
-    made: Bigints = _numbers(Bigints, "q", 8, values)
-    return made
-
-
-def ints(values: Sequence[int]) -> Ints:
-    """Pack 32-bit integers."""
-    made: Ints = _numbers(Ints, "i", 4, values)
-    return made
+    count = len(values)
+    paired = [8] * (2 * count)
+    paired[1::2] = values
+    return Bigints(_head(Bigints, count) + _lengths_and_numbers(count).pack(*paired))
 
 
 def uuids(values: Sequence[bytes]) -> Uuids:
@@ -120,7 +103,7 @@ def topics(values: Sequence[str]) -> Texts:
 
 def register(connection: Any) -> None:
     """Let *connection* send packed arrays."""
-    for kind in (Uuids, Bigints, Ints, Texts, Byteas):
+    for kind in (Uuids, Bigints, Texts, Byteas):
         connection.adapters.register_dumper(kind, _DUMPERS[kind])
 
 
@@ -134,5 +117,5 @@ class _PackedDumper(Dumper):
 
 _DUMPERS: Final = {
     kind: type(f"{kind.__name__}Dumper", (_PackedDumper,), {"oid": kind.oid})
-    for kind in (Uuids, Bigints, Ints, Texts, Byteas)
+    for kind in (Uuids, Bigints, Texts, Byteas)
 }

@@ -49,7 +49,7 @@ _APPEND: Final = """
 CREATE OR REPLACE FUNCTION joblog_append_{p}(
   p_epoch bigint, p_seen bigint, p_generation bigint, p_wait boolean,
   e_stream uuid[], e_version bigint[], e_topic text[], e_state bytea[],
-  u_event int[], u_key text[],
+  e_unit text[],
   h_id uuid[], h_expected bigint[], h_version bigint[], h_updated bigint[], h_done bigint[], h_sequence bigint[],
   h_cursor text[], h_token bigint[], h_renew bigint[],
   p_rest jsonb
@@ -60,9 +60,10 @@ BEGIN
   PERFORM set_config('synchronous_commit', 'on', true);
   IF NOT p_wait THEN PERFORM set_config('lock_timeout', '{nowait}', true); END IF;
   -- lock order everywhere: unit keys, job rows (sorted by the caller), leases, the log
-  IF u_key IS NOT NULL THEN
+  IF e_unit IS NOT NULL THEN  -- unnest reads an array once; a subscript walks to its element each time
     INSERT INTO unit_results (job_id, unit, version, state)
-    SELECT e_stream[u_event[i]], u_key[i], e_version[u_event[i]], e_state[u_event[i]] FROM generate_subscripts(u_key, 1) i;
+    SELECT e.stream, e.unit, e.version, e.state FROM unnest(e_stream, e_unit, e_version, e_state) e(stream, unit, version, state)
+    WHERE e.unit IS NOT NULL;
   END IF;
   IF p_rest IS NOT NULL AND p_rest ? 'evidence' THEN
     IF EXISTS (SELECT 1 FROM jsonb_to_recordset(p_rest->'evidence') x(job_id uuid, n bigint)
@@ -171,7 +172,8 @@ BEGIN
   IF v_epoch <> p_epoch THEN RAISE EXCEPTION '%', v_epoch USING ERRCODE = '{epoch}'; END IF;
   IF v_generation <> p_generation THEN RAISE EXCEPTION '%', v_generation USING ERRCODE = '{generation}'; END IF;
   INSERT INTO events (position, stream_id, version, topic, state)
-  SELECT v_head + i, e_stream[i], e_version[i], e_topic[i], e_state[i] FROM generate_subscripts(e_stream, 1) i;
+  SELECT v_head + e.n, e.stream, e.version, e.topic, e.state
+  FROM unnest(e_stream, e_version, e_topic, e_state) WITH ORDINALITY e(stream, version, topic, state, n);
   RETURN ARRAY[v_head + 1, joblog_now()];
 END $$;
 """

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 KEEPALIVE: Final = {"keepalives": 1, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
 _TRANSACTION_TIMEOUT_SINCE: Final = 170000
-_FUNCTION_ARGS: Final = 20
+_FUNCTION_ARGS: Final = 19
 _DURABLE: Final = "SELECT set_config('synchronous_commit', 'on', true)"
 #: Also one plan for each of our statements, whatever the statistics: the one that goes by an index.
 _PLANNED: Final = _DURABLE + "".join(
@@ -218,8 +218,8 @@ class PostgresStore(SqlStore):
         """The function's arguments: what all appends have as packed arrays, what only some have as JSON."""
         streams: list[bytes] = []
         events: list[EventRow] = []
-        unit_events: list[int] = []
-        unit_keys: list[str] = []
+        units: list[str | None] = []  # of each event; only some have one
+        has_units = False
         hot: list[tuple[Any, ...]] = []
         rest: dict[str, list[Any]] = {}
         for append in batch:
@@ -229,9 +229,9 @@ class PostgresStore(SqlStore):
                     raise ConflictError(NOT_CONSECUTIVE)
             events += append.events
             streams += [stream] * len(append.events)
+            units += [None] * len(append.events)
             for unit, index in append.units:
-                unit_events.append(base + index + 1)
-                unit_keys.append(unit)
+                units[base + index], has_units = unit, True
             fence = append.fence
             if fence is not None and fence.token.epoch == seen.epoch and append.is_hot:
                 row = append.row
@@ -245,7 +245,7 @@ class PostgresStore(SqlStore):
             *(seen.epoch, seen.position, generation, wait),
             *(arrays.uuids(streams), arrays.bigints([event.version for event in events])),
             *(arrays.topics([event.topic for event in events]), arrays.byteas([event.state for event in events])),
-            *((arrays.ints(unit_events), arrays.texts(unit_keys)) if unit_keys else (None, None)),
+            arrays.texts(units) if has_units else None,
             *_hot_columns(hot),
             extra,
         )

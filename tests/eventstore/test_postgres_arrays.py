@@ -17,7 +17,6 @@ TEXTS = st.text(st.characters(blacklist_characters="\0", blacklist_categories=["
 KINDS: dict[str, tuple[Any, Any]] = {
     "uuid[]": (st.lists(st.uuids()), lambda values: arrays.uuids([value.bytes for value in values])),
     "bigint[]": (st.lists(st.integers(-(2**63), 2**63 - 1)), arrays.bigints),
-    "int[]": (st.lists(st.integers(-(2**31), 2**31 - 1)), arrays.ints),
     "text[]": (st.lists(st.none() | TEXTS), arrays.texts),
     "bytea[]": (st.lists(st.binary()), arrays.byteas),
 }
