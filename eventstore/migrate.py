@@ -16,8 +16,9 @@ from . import ddl
 from .failpoint import failpoint
 from .opening import MIGRATION_LOCK
 from .schema import SCHEMA_VERSION, metadata
-from .sqlite_store import APPLICATION_ID, WriterLock
-from .sqlite_store import make_engine as sqlite_engine
+from .sqlite_lanes import WriterLock
+from .sqlite_setup import APPLICATION_ID
+from .sqlite_setup import make_engine as sqlite_engine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,8 @@ import sqlalchemy as sa
 from ..domain.errors import InvalidFieldError, SchemaMissingError, SchemaTooNewError, UnsafeStoreError
 from . import ddl
 from .schema import SCHEMA_VERSION
-from .sqlite_store import APPLICATION_ID, WAL_RESET_FIXED, SqliteStore
+from .sqlite_setup import APPLICATION_ID, WAL_RESET_FIXED
+from .sqlite_store import SqliteStore
 
 if TYPE_CHECKING:
     from ..domain.ports import Clock

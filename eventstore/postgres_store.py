@@ -37,7 +37,8 @@ from . import schema as s
 from .append import Append, EventRow
 from .claim_order import level, pick
 from .failpoint import failpoint
-from .sql_store import Pinned, SqlStore
+from .sql_connections import Pinned
+from .sql_store import SqlStore
 from .sqlite_claim import CLAIM_COLUMNS
 from .store import NOT_CONSECUTIVE, ConflictError, JobRow, LeaseRow, LockedError, Seen, SnapshotRow
 

@@ -7,41 +7,32 @@ holds the write lock: SQLite 3.7.0 to 3.51.2 can lose commits when one connectio
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
 import sqlite3
-import threading
-import weakref
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-import sqlalchemy as sa
-
-from ..domain.errors import (
-    CorruptLogError,
-    GenerationChangedError,
-    JobLogError,
-    StoreBusyError,
-    StoreError,
-    StoreFullError,
-    StoreUnavailableError,
-    UnknownOutcomeError,
-    UnsafeStoreError,
-)
+from ..domain.errors import GenerationChangedError, StoreBusyError, StoreError, UnknownOutcomeError
 from . import schema as s
 from .append import Append, EventRow
-from .clock import SystemClock, micros, pause
+from .clock import SystemClock, micros
 from .failpoint import failpoint
-from .sql_store import UNBLOCK, Pinned, SqlStore
+from .sql_connections import Pinned
+from .sql_store import UNBLOCK, SqlStore
+from .sqlite_checkpoint import Checkpoints
 from .sqlite_claim import FREE_KEYS, SqliteClaims
+from .sqlite_errors import translated
+from .sqlite_lanes import Lane, WriterLock
+from .sqlite_setup import make_engine
 from .statements import chunks, placeholders
 from .store import NOT_CONSECUTIVE, ConflictError, JobRow, LeaseRow, Seen, SnapshotRow, check_seen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    import sqlalchemy as sa
 
     from ..domain.lease import Token
     from ..domain.ports import Clock
@@ -49,26 +40,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-APPLICATION_ID: Final = 0x4A4C4F47  # "JLOG"
-WAL_PAGES: Final = 4000  # checkpoint when the WAL is longer (16 MB of 4 KiB pages)
-BUSY_TIMEOUT_MS: Final = 1000  # only foreign connections can make us wait: ours queue on the writer lock
-WAL_RESET_FIXED: Final = (3, 51, 3)
-_WAL_TRIES: Final = 100
-_WAL_PAUSE: Final = 0.02  # seconds
 _CLOSE_SECONDS: Final = 30.0  # for a statement under way to end
-_PRAGMAS: Final = {
-    "synchronous": 2,  # FULL: NORMAL lost an acknowledged event in 3,684 of 5,000 power cuts
-    "wal_autocheckpoint": 0,
-    "recursive_triggers": 1,  # INSERT OR REPLACE would get past the delete trigger
-    "foreign_keys": 1,
-    "mmap_size": 0,
-    "busy_timeout": BUSY_TIMEOUT_MS,
-}
-_BUSY: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
-_FULL: Final = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY}
-_IO: Final = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOMEM}
-_CORRUPT: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-
 
 #: ``statements.update_job`` for a plain unit commit, by generation: nearly every append there is.
 _HOT_UPDATE: Final = tuple(
@@ -86,110 +58,9 @@ def _hot_values(append: Append, now: int, boot: str) -> tuple[Any, ...]:
     return (*moved, job, append.expected, job, epoch, grant, now, boot)
 
 
-def make_engine(path: str | Path) -> sa.Engine:
-    """An engine whose every connection is set up for the log, each pragma read back."""
-    file = Path(path)
-    if not file.parent.is_dir():
-        raise UnsafeStoreError(f"folder {file.parent} does not exist; create it, or choose another path")
-    if file.is_symlink():
-        raise UnsafeStoreError(f"{file} is a symbolic link; give the real path, two names for one database corrupt it")
-    _refuse_foreign(file)
-    url = sa.URL.create("sqlite", database=str(file))
-    arguments = {"timeout": BUSY_TIMEOUT_MS / 1000, "check_same_thread": False, "isolation_level": None}
-    engine = sa.create_engine(url, connect_args=arguments, poolclass=sa.NullPool)
-    sa.event.listen(engine, "connect", lambda driver, _: set_up(driver))
-    return engine
-
-
-def _refuse_foreign(file: Path) -> None:
-    """Look before anything is changed: even the journal mode of somebody else's database is theirs."""
-    if not file.is_file() or not file.stat().st_size:
-        return
-    try:
-        with closing(sqlite3.connect(file)) as driver:
-            [application] = driver.execute("PRAGMA application_id").fetchone()
-            ours = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
-            tables = [name for (name,) in driver.execute(ours)]
-    except sqlite3.DatabaseError as error:
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_NOTADB:
-            return  # busy, unreadable or damaged: that is told as such
-        raise UnsafeStoreError(f"{file} is no SQLite database ({error}); choose another path") from error
-    if application not in {0, APPLICATION_ID} or (tables and "log_state" not in tables):
-        raise UnsafeStoreError(f"{file} is a database of something else; choose another path")
-
-
-def set_up(driver: Any) -> None:
-    """Make a driver connection fit for the log, and prove it."""
-    mode = _to_wal(driver)
-    if mode != "wal":
-        raise UnsafeStoreError(
-            f"journal_mode is {mode!r}, not 'wal'; the log needs a local file system that can do WAL"
-        )
-    for name, value in _PRAGMAS.items():
-        driver.execute(f"PRAGMA {name}={value}").close()
-        got = driver.execute(f"PRAGMA {name}").fetchone()
-        if (got[0] if got else 0) != value:
-            raise UnsafeStoreError(f"PRAGMA {name} is {got}, not {value}: this SQLite can't keep what it acknowledges")
-    driver.execute("PRAGMA cache_size=-8000").close()
-
-
-def _to_wal(driver: Any) -> str:
-    """Switch to WAL.  Of two processes that open a new file at once, one is told "locked" without any waiting."""
-    for last_try in [False] * _WAL_TRIES + [True]:
-        try:
-            return str(driver.execute("PRAGMA journal_mode=WAL").fetchone()[0])
-        except sqlite3.OperationalError as error:
-            if last_try or error.sqlite_errorcode & 0xFF not in _BUSY:
-                raise
-            pause(_WAL_PAUSE)
-    raise AssertionError  # pragma: no cover - the loop returns or raises
-
-
 def _check_generation(have: int, generation: int) -> None:
     if have != generation:
         raise GenerationChangedError(f"the job table is in generation {have}")
-
-
-class WriterLock:
-    """The lock between processes (and connections) that write one file: fair, held for one transaction."""
-
-    def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        # A forked child would go on holding the lock after the death of its parent.
-        forget = weakref.WeakMethod(self.close)
-        os.register_at_fork(after_in_child=lambda: (close := forget()) and close())
-
-    def acquire(self, *, blocking: bool = True) -> bool:
-        """Take it; False if another holds it and *blocking* is off."""
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | (0 if blocking else fcntl.LOCK_NB))
-        except BlockingIOError:
-            return False
-        return True
-
-    def release(self) -> None:
-        """Let others write."""
-        fcntl.flock(self._fd, fcntl.LOCK_UN)
-
-    def close(self) -> None:
-        """Give the descriptor back."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-
-class Lane:
-    """A connection that writes, with its own descriptor of the writer lock."""
-
-    def __init__(self, pinned: Pinned, lock: WriterLock) -> None:
-        self.pinned, self.lock = pinned, lock
-        self.guard = threading.RLock()
-        self._changes = 0
-
-    def changes(self) -> int:
-        """Rows changed through this connection since this was last asked."""
-        before, self._changes = self._changes, self.pinned.driver.total_changes
-        return max(self._changes - before, 0)  # a connection that was reopened starts at 0
 
 
 class SqliteStore(SqlStore):
@@ -200,10 +71,8 @@ class SqliteStore(SqlStore):
         super().__init__(make_engine(self.path))
         self.clock: Clock = clock or SystemClock()
         self._lock_path = self.path.with_name(self.path.name + ".writer")
-        self._wal_path = self.path.with_name(self.path.name + "-wal")
         self._lanes: dict[str, Lane] = {}
-        self._checkpointer = self.pin()
-        self._commits = self._wal_pages = self._wal_size = 0
+        self.checkpoints = Checkpoints(self.path, self.pin())
         self._upsert_snapshot = self.statements.compile(
             self.statements.upsert(s.snapshots, "stream_id", newer="version")
         )
@@ -228,7 +97,7 @@ class SqliteStore(SqlStore):
         """Interrupt what reads, wait for what writes: sqlite3 may crash where a connection is closed under a statement."""
         lanes = list(self._lanes.values())
         guards = [lane.guard for lane in lanes] + [one.guard for one in pinned]
-        written = {id(lane.pinned) for lane in lanes} | {id(self._checkpointer)}
+        written = {id(lane.pinned) for lane in lanes} | {id(self.checkpoints.pinned)}
         for one in pinned:
             if id(one) not in written and one.cursor is not None:
                 with suppress(sqlite3.ProgrammingError):  # its thread has just ended and closed it
@@ -265,27 +134,7 @@ class SqliteStore(SqlStore):
 
     def translate(self, error: BaseException, *, committing: bool = False) -> BaseException:
         """sqlite3's result codes as ours."""
-        if isinstance(error, JobLogError):
-            return error
-        if isinstance(error, sa.exc.DBAPIError) and error.orig is not None:
-            error = error.orig  # SQLAlchemy connects, so a connection that fails comes wrapped
-        if isinstance(error, sqlite3.IntegrityError):
-            return ConflictError(str(error))
-        if not isinstance(error, sqlite3.Error):
-            return error
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        text = f"{self.path}: {error}"
-        if code in _BUSY:
-            return StoreBusyError(text)
-        if code in _CORRUPT:
-            return CorruptLogError(text)
-        if code in _FULL:  # also at COMMIT: a commit record that did not fit counts for nothing
-            return StoreFullError(text)
-        if committing:
-            return UnknownOutcomeError(text)
-        if code in _IO or isinstance(error, sqlite3.ProgrammingError):
-            return StoreUnavailableError(text)
-        return StoreError(text)
+        return translated(error, self.path, committing=committing)
 
     # -- write transactions ------------------------------------------------------------------------------------------
 
@@ -310,7 +159,7 @@ class SqliteStore(SqlStore):
         """Checkpoint if the WAL has grown, then let others write."""
         lane = self.lane("append")
         try:
-            self._checkpoint_if_long(lane)
+            self.checkpoints.run_if_long(lane)
         finally:
             lane.lock.release()
 
@@ -327,25 +176,17 @@ class SqliteStore(SqlStore):
             failpoint("append.before_commit")
             cursor.execute("COMMIT")
             failpoint("append.after_commit")
-            self._commits += 1
-            self._wal_pages += 3 + lane.changes()
+            done = self.checkpoints
+            done.commits += 1
+            done.pages += 3 + lane.changes()
         except BaseException as error:
-            self._roll_back(lane)
+            lane.roll_back()
             mine = self.translate(error, committing=committing)
             if isinstance(mine, StoreError | UnknownOutcomeError) and not isinstance(mine, StoreBusyError):
                 lane.pinned.drop()
             if mine is error:
                 raise
             raise mine from error
-
-    @staticmethod
-    def _roll_back(lane: Lane) -> None:
-        driver = getattr(lane.pinned, "driver", None)
-        if lane.pinned.cursor is not None and driver is not None and driver.in_transaction:
-            try:
-                driver.rollback()
-            except sqlite3.Error:  # the transaction is gone with its connection
-                lane.pinned.drop()
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Any]:
@@ -361,7 +202,7 @@ class SqliteStore(SqlStore):
                 with self._write(lane) as cursor:
                     yield cursor
                 if name != "renew":  # which nothing may delay
-                    self._checkpoint_if_long(lane)
+                    self.checkpoints.run_if_long(lane)
             finally:
                 lane.lock.release()
 
@@ -377,44 +218,13 @@ class SqliteStore(SqlStore):
             with self.writing("gate") as cursor:
                 yield cursor
 
-    def _checkpoint_if_long(self, lane: Lane) -> None:
-        """The WAL's file is used again from its start after a checkpoint and never shrinks, so its size does not tell.
-
-        What this process wrote is counted, at about a page a row; what others wrote shows once the file grows.
-        """
-        if self._wal_pages < WAL_PAGES and self._commits % 64:
-            return
-        try:
-            size = self._wal_path.stat().st_size
-            if size > WAL_PAGES * 4096 and (self._wal_pages >= WAL_PAGES or size > self._wal_size):
-                self._checkpoint(lane)
-                self._wal_pages, self._wal_size = 0, size
-        except FileNotFoundError:
-            return
-        except (StoreError, sqlite3.Error, OSError) as error:  # what was written stands, and is acknowledged
-            logger.warning("no checkpoint: %s", error)
-
-    def _checkpoint(self, lane: Lane) -> None:
-        """PASSIVE on connection B while A holds the write lock, which keeps every writer out."""
-        cursor = lane.pinned.open()
-        try:
-            cursor.execute("BEGIN IMMEDIATE")
-            failpoint("checkpoint.before")
-            self._checkpointer.open().execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-            failpoint("checkpoint.after")
-        except sqlite3.OperationalError as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _BUSY:
-                raise self.translate(error) from error
-        finally:
-            self._roll_back(lane)
-
     def checkpoint(self) -> None:
         """Write the WAL back into the file, as far as readers allow."""
         lane = self.lane("checkpoint")  # not that of the appends: one may be under way
         with lane.guard:
             lane.lock.acquire()
             try:
-                self._checkpoint(lane)
+                self.checkpoints.run(lane)
             finally:
                 lane.lock.release()
 

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     import sqlalchemy as sa
 
-    from .sql_store import Pinned, SqlStore
+    from .sql_connections import Pinned
+    from .sql_store import SqlStore
 
 _TRANSACTION_TIMEOUT_SINCE: Final = 170000
 _FETCH: Final = 2000

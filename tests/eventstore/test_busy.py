@@ -25,7 +25,7 @@ from joblog.domain.job import Actor
 from joblog.eventstore.append import Stored
 from joblog.eventstore.busy import BusyRetry
 from joblog.eventstore.clock import SystemRandom
-from joblog.eventstore.sql_store import Pinned
+from joblog.eventstore.sql_connections import Pinned
 from joblog.workers.commands.held import Held
 from joblog.workers.commands.log import JobLog
 from tests.clocks import MovedClock

@@ -11,7 +11,7 @@ import pytest
 from joblog import JobLog, JobSpec, LeasePolicy
 from joblog.domain.errors import JobLogError, StoreClosedError
 from joblog.domain.lease import Token
-from joblog.eventstore import failpoint, sqlite_store
+from joblog.eventstore import failpoint, sqlite_checkpoint
 from joblog.eventstore.append import HOT, Append, Fence
 from joblog.projections.verify import row_differences
 from tests.conformance.builders import an_append, armed, claim, stored
@@ -118,7 +118,7 @@ def test_the_wal_is_brought_back_once_for_what_was_written_not_with_every_look(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its file never shrinks: by its size alone every later look would checkpoint again."""
-    monkeypatch.setattr(sqlite_store, "WAL_PAGES", 200)
+    monkeypatch.setattr(sqlite_checkpoint, "WAL_PAGES", 200)
     passed: list[bool] = []
     with JobLog.open(f"sqlite:///{tmp_path / 'log.db'}") as log, armed("checkpoint.after", lambda: passed.append(True)):
         for _ in range(1000):
@@ -131,11 +131,11 @@ def test_the_wal_is_brought_back_once_for_what_was_written_not_with_every_look(
 
 
 def test_what_others_write_is_brought_back_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_store, "WAL_PAGES", 200)
+    monkeypatch.setattr(sqlite_checkpoint, "WAL_PAGES", 200)
     url = f"sqlite:///{tmp_path / 'log.db'}"
     passed: list[bool] = []
     with JobLog.open(url) as log, JobLog.open(url) as other, armed("checkpoint.before", lambda: passed.append(True)):
-        monkeypatch.setattr(other.store, "_checkpoint_if_long", lambda _: None)
+        monkeypatch.setattr(other.store.checkpoints, "run_if_long", lambda _: None)  # type: ignore[attr-defined]
         for n in range(1000):
             (log if n % 10 == 0 else other).writer.append(an_append())
 
@@ -145,7 +145,7 @@ def test_what_others_write_is_brought_back_too(tmp_path: Path, monkeypatch: pyte
 def test_claims_and_rebuilds_bring_the_wal_back_without_any_append(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_store, "WAL_PAGES", 20)
+    monkeypatch.setattr(sqlite_checkpoint, "WAL_PAGES", 20)
     passed: list[bool] = []
     with JobLog.open(f"sqlite:///{tmp_path / 'log.db'}") as log, armed("checkpoint.after", lambda: passed.append(True)):
         for n in range(100):

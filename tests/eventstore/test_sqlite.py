@@ -27,7 +27,8 @@ from joblog.domain.errors import (
     UnsafeStoreError,
 )
 from joblog.eventstore.opening import open_store, wal_reset_case
-from joblog.eventstore.sqlite_store import APPLICATION_ID, SqliteStore
+from joblog.eventstore.sqlite_setup import APPLICATION_ID
+from joblog.eventstore.sqlite_store import SqliteStore
 from joblog.workers.commands.log import JobLog
 from tests.conformance.builders import (
     BOUND,
@@ -376,7 +377,7 @@ def test_a_checkpoint_waits_for_no_reader(log: JobLog, path: Path) -> None:
 def test_a_long_wal_is_brought_back_by_the_appends_themselves(
     log: JobLog, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("joblog.eventstore.sqlite_store.WAL_PAGES", 20)
+    monkeypatch.setattr("joblog.eventstore.sqlite_checkpoint.WAL_PAGES", 20)
     done: list[bool] = []
 
     with armed("checkpoint.after", lambda: done.append(True)):
@@ -388,7 +389,7 @@ def test_a_long_wal_is_brought_back_by_the_appends_themselves(
 
 
 def test_a_checkpoint_that_fails_fails_no_append(log: JobLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("joblog.eventstore.sqlite_store.WAL_PAGES", 1)
+    monkeypatch.setattr("joblog.eventstore.sqlite_checkpoint.WAL_PAGES", 1)
 
     def fail() -> None:
         raise OSError(5, "Input/output error")

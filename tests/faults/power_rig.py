@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from joblog import JobLog
-from joblog.eventstore import sqlite_store
+from joblog.eventstore import sqlite_setup
 from joblog.workers.commands import log as log_module
 from tests.faults import rig
 from tests.faults.finish import finish
@@ -352,7 +352,7 @@ def _judge_all(
 def product(folder: Path, seed: int, steps: int, synchronous: str) -> Story:
     """Work on a log for a while, closing and opening it in between."""
     if synchronous != "FULL":
-        vars(sqlite_store)["_PRAGMAS"]["synchronous"] = {"NORMAL": 1, "OFF": 0}[synchronous]
+        vars(sqlite_setup)["_PRAGMAS"]["synchronous"] = {"NORMAL": 1, "OFF": 0}[synchronous]
     vars(log_module)["SNAPSHOT_EVERY"] = 8
     folder.mkdir()
     journal, clock, rng = Journal(folder / "journal", f"p{seed}"), SharedClock(), random.Random(seed)

@@ -13,9 +13,10 @@ from psycopg import errors as pg
 from joblog import JobLog, JobSpec, LeasePolicy, Status
 from joblog.domain.errors import StoreBusyError, StoreUnavailableError
 from joblog.domain.events import CODE_VOCABULARY
-from joblog.eventstore import sqlite_store
+from joblog.eventstore import sqlite_setup
 from joblog.eventstore.append import Append, EventRow, Stored
 from joblog.eventstore.postgres_store import PostgresStore
+from joblog.eventstore.sqlite_store import SqliteStore
 from joblog.projections import job_table
 from tests.faults.workload import FUTURE
 
@@ -34,7 +35,7 @@ def test_a_new_file_that_another_process_makes_just_now_is_waited_for(tmp_path: 
     ends.start()
 
     driver = sqlite3.connect(path, timeout=0)
-    sqlite_store.set_up(driver)
+    sqlite_setup.set_up(driver)
 
     assert driver.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     ends.join()
@@ -45,7 +46,7 @@ def test_a_new_file_that_another_process_makes_just_now_is_waited_for(tmp_path: 
 def test_what_sqlalchemy_wraps_while_it_connects_is_told_as_ours(tmp_path: Path) -> None:
     locked = sqlite3.OperationalError("database is locked")
     locked.sqlite_errorcode = sqlite3.SQLITE_BUSY
-    store = sqlite_store.SqliteStore(tmp_path / "log.db")
+    store = SqliteStore(tmp_path / "log.db")
 
     assert isinstance(store.translate(sa.exc.OperationalError("PRAGMA", None, locked)), StoreBusyError)
     store.close()
