@@ -21,6 +21,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Let the controller of a parallel run hold the PostgreSQL server that its workers share."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background, and in all children of it
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # as under nohup
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if not hasattr(config, "workerinput"):
         servers.share()
 
