@@ -13,7 +13,7 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 STATUS: Final = {
     "queued": ("◔", "blue"),
     "running": ("●", "cyan"),
-    "waiting": ("⧗", "yellow"),
+    "waiting": ("◷", "yellow"),
     "paused": ("‖", "yellow"),
     "completed": ("✓", "green"),
     "failed": ("✕", "red"),

@@ -84,6 +84,7 @@ class Call:
     principal: Principal
     query: Any = None
     body: Any = None
+    place: str = ""  #: epoch and position of the log when its page was begun
 
     @property
     def log(self) -> JobLog:

@@ -97,6 +97,7 @@ def page(call: Call, template: str, *, status: int = 200, **values: Any) -> Answ
     common = {
         "who": who,
         "path": call.request.path,
+        "place": call.place,
         "screens": [one for one in SCREENS if not (one[3] and who.is_bound)] if who.via != "nobody" else [],
         "read_only": call.service.settings.read_only,
         "can": lambda scope: who.has(scope) and not call.service.settings.read_only,

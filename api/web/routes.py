@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Final
+from collections.abc import Callable
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Final
 
 from ..http.route import Nothing, Route
 from ..http.view_types import RecoveryQuery
 from . import forms, pages
 from .render import static_file
 
+if TYPE_CHECKING:
+    from ..http.route import Call
+
 _READ: Final = "jobs:read"
-_screen = partial(Route, "GET", page=True, media="text/html")
+_open = partial(Route, "GET", page=True, media="text/html")
 _form = partial(Route, "POST", page=True, media="text/html", body=forms.CommandForm, is_form=True)
+
+
+def _screen(path: str, scope: str, handler: Callable[[Call], Any], summary: str, **more: Any) -> Route:
+    """A page that knows how far the log was before it was read: what follows that place is not in it."""
+
+    @wraps(handler)
+    def placed(call: Call) -> Any:
+        state = call.log.store.state()
+        call.place = f"{state.epoch}:{state.head}"
+        return handler(call)
+
+    return _open(path, scope, placed, summary, **more)
+
 
 PAGES: Final[tuple[Route, ...]] = (
     _screen("/", _READ, pages.overview, "Overview"),
@@ -32,7 +49,7 @@ PAGES: Final[tuple[Route, ...]] = (
     _screen("/recovery", "admin", pages.recovery_page, "Recovery", query=RecoveryQuery, whole=True),
     _screen("/projections", _READ, pages.projections_page, "Projections", whole=True),
     _screen("/security", "admin", pages.security_page, "Security", whole=True),
-    _screen("/sign-in", "", pages.sign_in_page, "Sign in", query=forms.SignIn),
+    _open("/sign-in", "", pages.sign_in_page, "Sign in", query=forms.SignIn),
     Route("POST", "/sign-out", _READ, pages.sign_out_page, "Sign out", page=True, body=Nothing, is_form=True),
-    _screen("/static/{file}", "", static_file, "Files of the page"),
+    _open("/static/{file}", "", static_file, "Files of the page"),
 )

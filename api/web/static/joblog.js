@@ -26,35 +26,56 @@
   if (live) live.addEventListener("click", flip);
   show();
 
+  // what is alike stays the same element, so focus, typed text, ticks and opened details stay where they are
+  const key = (one) => one.dataset && (one.id || one.dataset.key);
+  const alike = (one, other) => one.nodeName === other.nodeName && key(one) === key(other);
+  const morph = (old, fresh) => {
+    if (old.isEqualNode(fresh)) return;
+    if (old.nodeType !== Node.ELEMENT_NODE) { old.data = fresh.data; return; }
+    for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name) && name !== "open") old.removeAttribute(name);
+    for (const { name, value } of fresh.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+    const keys = new Set([...fresh.children].map(key));
+    for (const one of [...old.children]) if (!keys.has(key(one))) one.remove();
+    let next = old.firstChild;
+    for (const child of [...fresh.childNodes]) {
+      let found = next;
+      while (found && !alike(found, child)) found = found.nextSibling;
+      if (found && found !== next) old.insertBefore(found, next);
+      if (found) morph(found, child); else found = old.insertBefore(child, next);
+      next = found.nextSibling;
+    }
+    while (next) { const gone = next; next = next.nextSibling; gone.remove(); }
+  };
   const refresh = async () => {
     const answer = await fetch(location.href, { headers: { accept: "text/html" } });
-    if (!answer.ok) throw new Error(String(answer.status));
+    if (!answer.ok) throw answer;
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     for (const part of parts()) {
       const next = fresh.getElementById(part.id);
-      if (next && next.innerHTML !== part.innerHTML && !part.contains(document.activeElement)) part.innerHTML = next.innerHTML;
+      if (next && on) morph(part, next);
     }
+    document.body.dataset.place = fresh.body.dataset.place;
   };
-  let place = "";
+  let settled = true; // else something has just happened, which views may not show yet
   const moved = async () => {
-    const answer = await fetch(`/api/v1/feed?limit=1&wait=20&after=${place}`);
-    if (answer.status === 409) { place = ""; return true; }
-    if (answer.status === 403) { await rest(5000); return true; }
-    if (!answer.ok) throw new Error(String(answer.status));
-    const page = await answer.json();
-    const [epoch] = page.next.split(":");
-    const had = place !== "";
-    place = `${epoch}:${page.high_water}`;
-    return had && page.items.length > 0;
+    const answer = await fetch(`/api/v1/feed?limit=1&wait=${settled ? 15 : 1}&after=${document.body.dataset.place}`);
+    if (answer.status === 403) return rest(5000); // may see jobs, not the log
+    if (answer.status === 409) return true; // another log stands there now: so does another page
+    if (!answer.ok) throw answer;
+    return (await answer.json()).items.length > 0;
   };
   const follow = async () => {
-    let lost = false;
-    for (;;) {
+    for (let lost = false; ;) {
       try {
-        if (on && !document.hidden && parts().length && await moved()) await refresh();
-        if (lost) { said.textContent = "Live updates go on."; lost = false; }
+        if (on && !document.hidden && parts().length) {
+          settled = !await moved();
+          await refresh();
+        }
+        if (lost) said.textContent = "Live updates go on.";
+        lost = false;
         await rest(1000);
-      } catch {
+      } catch (error) {
+        if (error.status === 401) { said.textContent = "You are signed out: nothing here is live any more."; return; }
         if (!lost) said.textContent = "Live updates stopped; retrying.";
         lost = true;
         await rest(3000);
