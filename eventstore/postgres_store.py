@@ -52,9 +52,12 @@ if TYPE_CHECKING:
 KEEPALIVE: Final = {"keepalives": 1, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
 _TRANSACTION_TIMEOUT_SINCE: Final = 170000
 _FUNCTION_ARGS: Final = 19
-_DURABLE: Final = "SELECT set_config('synchronous_commit', 'on', true)"
-#: Also one plan for each of our statements, whatever the statistics: the one that goes by an index.
-_PLANNED: Final = _DURABLE + "".join(
+#: How a transaction begins, by whether it is durable.
+_COMMITS: Final = {
+    on: f"SELECT set_config('synchronous_commit', '{'on' if on else 'off'}', true)" for on in (True, False)
+}
+#: One plan for each of our statements, whatever the statistics: the one that goes by an index.
+_ONE_PLAN: Final = "".join(
     f", set_config('{name}', 'off', true)"
     for name in (*functions.SWITCHED_OFF, "enable_sort", "enable_incremental_sort")
 )
@@ -288,7 +291,7 @@ class PostgresStore(SqlStore):
     # -- transactions of more than one round trip --------------------------------------------------------------------
 
     @contextmanager
-    def writing(self, name: str) -> Iterator[Any]:
+    def writing(self, name: str, *, durable: bool = True) -> Iterator[Any]:
         """A transaction on this thread's connection for *name*."""
         self.check_writable()
         pinned = self._own(name)
@@ -296,7 +299,8 @@ class PostgresStore(SqlStore):
         try:
             cursor = pinned.open()
             cursor.execute("BEGIN")
-            cursor.execute(_DURABLE if name == "atomic" else _PLANNED)  # the user's own SQL is planned as they want
+            is_ours = name != "atomic"  # the user's own SQL is planned as they want
+            cursor.execute(_COMMITS[durable] + _ONE_PLAN * is_ours)
             yield cursor
             committing = True
             cursor.execute("COMMIT")
@@ -306,13 +310,6 @@ class PostgresStore(SqlStore):
             if mine is error:
                 raise
             raise mine from error
-
-    @contextmanager
-    def pacing(self) -> Iterator[Any]:
-        """As ``writing``, without waiting for the disk: slots and turns that a power cut takes bound nothing any more."""
-        with self.writing("claim") as cursor:
-            cursor.execute("SELECT set_config('synchronous_commit', 'off', true)")
-            yield cursor
 
     def lock_log(self, cursor: Any) -> None:
         """The log's lock, until the transaction ends."""
@@ -525,8 +522,7 @@ class PostgresStore(SqlStore):
         """See ``Store``."""
         failpoint("snapshot.before")
         values = [{"stream_id": stream, **row._asdict(), "vocabulary": number} for stream, row, number in rows]
-        with self.writing("claim") as cursor:
-            cursor.execute("SELECT set_config('synchronous_commit', 'off', true)")  # losing a snapshot loses nothing
+        with self.writing("claim", durable=False) as cursor:  # losing a snapshot loses nothing
             self._upsert_snapshot.run_many(cursor, values)
             failpoint("snapshot.before_commit")
         failpoint("snapshot.after")

@@ -20,10 +20,13 @@ if TYPE_CHECKING:
 
 
 class Pinned:
-    """One driver connection of the engine, kept open; reopened after it broke."""
+    """One driver connection of the engine, kept open; reopened after it broke.
 
-    def __init__(self, engine: sa.Engine) -> None:
-        self._engine = engine
+    *setting* is SQL that each new connection runs first.
+    """
+
+    def __init__(self, engine: sa.Engine, *, setting: str = "") -> None:
+        self._engine, self._setting = engine, setting
         self._connection: sa.Connection | None = None
         self.cursor: Any = None
         self.is_stale = False  #: another connection has learnt that the server is not what it was
@@ -39,7 +42,10 @@ class Pinned:
             driver = self._connection.connection.driver_connection
             assert driver is not None  # noqa: S101 - a pooled connection always has one
             self.driver: Any = driver
-            self.cursor = driver.cursor()
+            cursor = driver.cursor()
+            if self._setting:
+                cursor.execute(self._setting)
+            self.cursor = cursor
         return self.cursor
 
     @property

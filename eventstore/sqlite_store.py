@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _CLOSE_SECONDS: Final = 30.0  # for a statement under way to end
+#: The lane whose commits wait for no disk: a connection of its own, so that no event is ever written with less than FULL.
+_RELAXED: Final = "relaxed"
 
 #: ``statements.update_job`` for a plain unit commit, by generation: nearly every append there is.
 _HOT_UPDATE: Final = tuple(
@@ -147,7 +149,8 @@ class SqliteStore(SqlStore):
                 lane = self._lanes.get(name)
                 if lane is None:
                     self.check_usable()  # it may have been closed meanwhile
-                    lane = self._lanes[name] = Lane(Pinned(self.engine), WriterLock(self._lock_path))
+                    setting = "PRAGMA synchronous=NORMAL" if name == _RELAXED else ""
+                    lane = self._lanes[name] = Lane(Pinned(self.engine, setting=setting), WriterLock(self._lock_path))
                     self._pinned.append(lane.pinned)
         return lane
 
@@ -189,34 +192,18 @@ class SqliteStore(SqlStore):
             raise mine from error
 
     @contextmanager
-    def writing(self, name: str) -> Iterator[Any]:
+    def writing(self, name: str, *, durable: bool = True) -> Iterator[Any]:
         """A write transaction on the lane *name*, with the writer lock."""
-        lane = self.lane(name)
+        lane = self.lane(name if durable else _RELAXED)
         with lane.guard:
             lane.lock.acquire()
             try:
-                if name == "views" and lane.pinned.cursor is None:
-                    # Nobody is told that a view was written: losing its last transactions, whole, loses nothing, and the
-                    # fsync of the next append takes them along.  So it need not hold the writer lock for one of its own.
-                    lane.pinned.open().execute("PRAGMA synchronous=NORMAL")
                 with self._write(lane) as cursor:
                     yield cursor
                 if name != "renew":  # which nothing may delay
                     self.checkpoints.run_if_long(lane)
             finally:
                 lane.lock.release()
-
-    @contextmanager
-    def pacing(self) -> Iterator[Any]:
-        """As ``writing``, without waiting for the disk: slots and turns that a power cut takes bound nothing any more.
-
-        Their own connection, so that no event is ever written with less than FULL.
-        """
-        lane = self.lane("gate")
-        with lane.guard:
-            lane.pinned.open().execute("PRAGMA synchronous=NORMAL")
-            with self.writing("gate") as cursor:
-                yield cursor
 
     def checkpoint(self) -> None:
         """Write the WAL back into the file, as far as readers allow."""
@@ -534,7 +521,7 @@ class SqliteStore(SqlStore):
         """See ``Store``."""
         failpoint("snapshot.before")
         values = [{"stream_id": stream, **row._asdict(), "vocabulary": number} for stream, row, number in rows]
-        with self.writing("claim") as cursor:
+        with self.writing("claim", durable=False) as cursor:  # losing a snapshot loses nothing
             self._upsert_snapshot.run_many(cursor, values)
             failpoint("snapshot.before_commit")
         failpoint("snapshot.after")

@@ -98,9 +98,7 @@ class ViewRows:
     @contextmanager
     def writing(self) -> Iterator[Any]:
         """A transaction of a view: losing the last ones in a crash loses nothing, as rows and position go together."""
-        with self.store.writing("views") as cursor:
-            if self.store.dialect == "postgresql":
-                cursor.execute("SELECT set_config('synchronous_commit', 'off', true)")
+        with self.store.writing("views", durable=False) as cursor:
             yield cursor
 
     def standings(self) -> dict[str, Standing]:

@@ -24,6 +24,7 @@ from joblog.domain.errors import (
     StoreClosedError,
     StoreError,
     StoreForkedError,
+    StoreUnavailableError,
     UnsafeStoreError,
 )
 from joblog.eventstore.opening import open_store, wal_reset_case
@@ -386,6 +387,16 @@ def test_a_long_wal_is_brought_back_by_the_appends_themselves(
 
     assert done
     assert path.with_name("joblog.db-wal").stat().st_size < 130 * 4 * 4096
+
+
+def test_a_connection_that_waits_for_no_disk_and_can_not_be_opened_is_a_refusal_like_any_other(
+    log: JobLog, path: Path
+) -> None:
+    path.rename(path.with_name("away.db"))
+    path.mkdir()
+
+    with pytest.raises(StoreUnavailableError):
+        log.store.leave_gate("gate", "entry")
 
 
 def test_a_checkpoint_that_fails_fails_no_append(log: JobLog, monkeypatch: pytest.MonkeyPatch) -> None:
