@@ -12,27 +12,18 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from ..domain.errors import (
-    ExclusiveKeyHeldError,
-    GenerationChangedError,
-    IncompleteError,
-    LeaseHeldError,
-    LeaseLostError,
     RebuildRunningError,
-    RequestConflictError,
     StoreClosedError,
     StoreError,
     StoreUnavailableError,
-    UnitConflictError,
-    UnitDoneError,
     UnknownOutcomeError,
-    VersionConflictError,
 )
 from .append import Append, EventRow, Stored
 from .claim_order import level, pick
 from .clock import SystemClock, micros, new_uuid
+from .diagnosis import diagnose
 from .failpoint import failpoint
 from .gates import GateRow
-from .mapper import event_id, evidence_of
 from .memory_gates import MemoryGates
 from .memory_views import MemoryViews
 from .proof_memory import MemoryProofs
@@ -48,6 +39,7 @@ from .store import (
     RowChange,
     Seen,
     SnapshotRow,
+    check_generation,
     check_seen,
 )
 from .wake import Waker
@@ -180,8 +172,7 @@ class MemoryStore:
         self.check_usable()
         failpoint("append.begin")
         check_seen(seen, self._epoch, len(self._log))
-        if generation != self._generation:
-            raise GenerationChangedError(f"the job table is in generation {self._generation}")
+        check_generation(self._generation, generation)
         self._check(batch)
         for point in ("units_inserted", "rows_written", "locked", "events_inserted", "before_commit"):
             failpoint(f"append.{point}")
@@ -277,44 +268,20 @@ class MemoryStore:
             row = min(blocked, key=lambda row: (row["priority"], row["due_at"], row["id"].bytes))
             row["ready"], row["blocked"] = 1, 0
 
+    def event_at(self, stream_id: UUID, version: int) -> tuple[int, bytes] | None:
+        """See ``Standing``."""
+        position = self.position_of(stream_id, version)
+        return None if position is None else (position, self._log[position - 1].state)
+
+    def version_of(self, stream_id: UUID) -> int:
+        """See ``Standing``."""
+        with self._lock:
+            return len(self._streams.get(stream_id, ()))
+
     def diagnose(self, append: Append) -> Stored:
         """See ``Store``."""
-        failpoint("append.diagnosing")
         with self._lock:
-            stream = append.stream_id
-            positions = self._streams.get(stream, [])
-            if len(positions) > append.expected:
-                found = self._log[positions[append.expected] - 1]
-                if append.event_id and event_id(found.state) == append.event_id:
-                    return Stored(found.position)
-            self._diagnose_lease(append)
-            for unit, index in append.units:
-                if (stored := self._units.get((stream, unit))) is not None:
-                    same = evidence_of(stored) == evidence_of(append.events[index].state)
-                    raise (UnitDoneError if same else UnitConflictError)(stream, unit)
-            if append.receipt is not None and append.receipt.request_id in self._receipts:
-                text = f"request id {append.receipt.request_id!r} was already used; use a new one"
-                raise RequestConflictError(stream, text)
-            if len(positions) != append.expected:
-                raise VersionConflictError(stream, append.expected)
-            if append.evidence is not None and (have := self.count_units(stream)) != append.evidence:
-                raise IncompleteError(stream, f"{have} unit results are stored, {append.evidence} are due")
-            if append.grant is not None and append.grant.exclusive_key:
-                raise ExclusiveKeyHeldError(stream, f"exclusive key {append.grant.exclusive_key!r} is held")
-            raise ConflictError(f"nothing stands against version {append.expected + 1} of {stream}")
-
-    def _diagnose_lease(self, append: Append) -> None:
-        want = append.fence or append.takeover
-        if want is None:
-            return
-        lease = self._leases.get(append.stream_id)
-        if lease is None or lease["token"] != want.token:
-            raise LeaseLostError(append.stream_id, want.token.grant)
-        live = self._is_live(lease)
-        if append.fence is not None and not live:
-            raise LeaseLostError(append.stream_id, want.token.grant)
-        if append.takeover is not None and live and not append.takeover.proven:
-            raise LeaseHeldError(append.stream_id, lease["worker"])
+            return diagnose(self, append)
 
     def raise_epoch(self, append: Append, epoch: int) -> int:
         """See ``Store``."""

@@ -33,17 +33,17 @@ from ..domain.errors import (
 )
 from . import postgres_arrays as arrays
 from . import postgres_functions as functions
-from . import schema as s
 from .append import Append, EventRow
 from .claim_order import level, pick
 from .failpoint import failpoint
+from .sql_atomic import SqlAtomic
 from .sql_connections import Pinned
 from .sql_store import SqlStore
 from .sqlite_claim import CLAIM_COLUMNS
 from .store import NOT_CONSECUTIVE, ConflictError, JobRow, LeaseRow, LockedError, Seen, SnapshotRow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from ..domain.lease import Token
     from .statements import Compiled
@@ -97,6 +97,14 @@ def _bound(driver: Any, milliseconds: int) -> None:
     driver.commit()
 
 
+#: Let the next job of an exclusive key be claimed, by generation.  A row that somebody holds is passed over: it may be
+#: paused or cancelled there.
+_UNBLOCK: Final = tuple(
+    f"UPDATE jobs_{p} SET ready = 1, blocked = 0 WHERE id = (SELECT id FROM jobs_{p} "
+    "WHERE exclusive_key = %s AND blocked = 1 ORDER BY priority, due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED)"
+    for p in (0, 1)
+)
+
 #: What the server's refusals are in our words.
 _OURS: Final[tuple[tuple[tuple[type[psycopg.Error], ...], type[BaseException]], ...]] = (
     ((pg.IntegrityError,), ConflictError),
@@ -110,6 +118,9 @@ _OURS: Final[tuple[tuple[tuple[type[psycopg.Error], ...], type[BaseException]], 
 class PostgresStore(SqlStore):
     """See ``Store``."""
 
+    mark = "%s"
+    unblock = _UNBLOCK
+
     def __init__(self, url: str | sa.URL, *, lease_seconds: float = 30, pooler_safe: bool = False) -> None:
         super().__init__(make_engine(url, lease_seconds=lease_seconds, pooler_safe=pooler_safe))
         self.pooler_safe = pooler_safe
@@ -118,11 +129,6 @@ class PostgresStore(SqlStore):
         self._guard_append = threading.Lock()
         marks = ", ".join(["%s", "%s", "%s", "%s"] + ["%b"] * (_FUNCTION_ARGS - 5) + ["%s"])
         self._append_sql = tuple(f"SELECT joblog_append_{p}({marks})" for p in (0, 1))
-        statements = self.statements
-        self._upsert_snapshot = statements.compile(statements.upsert(s.snapshots, "stream_id", newer="version"))
-        self._upsert_tracking = statements.compile(
-            statements.upsert(s.tracking, "application_name", newer="notification_id")
-        )
 
     def check_safe(self) -> None:
         """Refuse a server that can lose what it acknowledged; a reader may have any."""
@@ -255,13 +261,13 @@ class PostgresStore(SqlStore):
         )
 
     @contextmanager
-    def atomic(self) -> Iterator[PostgresAtomic]:
+    def atomic(self) -> Iterator[SqlAtomic]:
         """See ``Store``."""
         connection: sa.Connection | None = None
         try:
             with self.writing("atomic") as cursor:
                 connection = self._own("atomic").connection
-                yield PostgresAtomic(self, connection, cursor)
+                yield SqlAtomic(self, connection, cursor)
         finally:
             if connection is not None and not connection.closed and connection.in_transaction():
                 connection.rollback()  # ends SQLAlchemy's nominal transaction; ours has ended
@@ -269,24 +275,12 @@ class PostgresStore(SqlStore):
     def append_in(self, cursor: Any, append: Append, generation: int, seen: Seen) -> int:
         """One append inside an open transaction, whose deferred constraints are checked before it takes the log's lock."""
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
-        arguments = self._arguments([append], generation, seen, wait=True)
-        return int(cursor.execute(self._append_sql[generation % 2], arguments, prepare=self._prepare).fetchone()[0][0])
+        return self._append(cursor, [append], generation, seen, wait=True)
 
-    def raise_epoch(self, append: Append, epoch: int) -> int:
-        """See ``Store``."""
-        with self.writing("claim") as cursor:
-            cursor.execute(f"SELECT {functions.LOCK}")
-            head = cursor.execute("SELECT coalesce(max(position), 0) FROM events").fetchone()[0]
-            cursor.execute("UPDATE log_state SET epoch = %s WHERE id = 1 AND epoch < %s", (epoch, epoch))
-            if cursor.rowcount != 1:
-                raise ConflictError(f"the epoch is {epoch} or higher already")
-            cursor.execute("UPDATE leases SET lease_until = 0")
-            event = append.events[0]
-            cursor.execute(
-                "INSERT INTO events (position, stream_id, version, topic, state) VALUES (%s, %s, %s, %s, %b)",
-                (head + 1, append.stream_id, event.version, event.topic, event.state),
-            )
-        return int(head) + 1
+    def _append(self, cursor: Any, batch: Sequence[Append], generation: int, seen: Seen, *, wait: bool) -> int:
+        """Write *batch* in an open transaction; *wait* for row locks that others hold."""
+        arguments = self._arguments(batch, generation, seen, wait=wait)
+        return int(cursor.execute(self._append_sql[generation % 2], arguments, prepare=self._prepare).fetchone()[0][0])
 
     # -- transactions of more than one round trip --------------------------------------------------------------------
 
@@ -339,34 +333,17 @@ class PostgresStore(SqlStore):
 
     # -- claim and lease ---------------------------------------------------------------------------------------------
 
-    def claim(
-        self, query: ClaimQuery, build: Callable[[list[JobRow], int], list[Append]], generation: int, seen: Seen
-    ) -> tuple[list[Append], int]:
-        """See ``Store``."""
-        parity = generation % 2
-        with self.writing("claim") as cursor:
-            failpoint("claim.begin")
-            now = cursor.execute("SELECT joblog_now()").fetchone()[0]
-            rows = self._pick(cursor, query, now, parity)
-            batch = build(rows, now)
-            failpoint("claim.selected")
-            first = 0
-            if batch:
-                arguments = self._arguments(batch, generation, seen, wait=False)
-                first = cursor.execute(self._append_sql[parity], arguments, prepare=self._prepare).fetchone()[0][0]
-            else:
-                self._check_generation(cursor, generation)
-            failpoint("claim.before_commit")
-        failpoint("claim.after_commit")
-        return batch, int(first)
+    def append_claimed(self, cursor: Any, batch: Sequence[Append], generation: int, seen: Seen) -> int:
+        """See ``SqlStore``."""
+        return self._append(cursor, batch, generation, seen, wait=False)
 
-    def _check_generation(self, cursor: Any, generation: int) -> None:
-        """Whether rows that held nothing were the live ones."""
-        [have] = cursor.execute("SELECT generation FROM log_state WHERE id = 1").fetchone()
-        if have != generation:
-            raise GenerationChangedError(f"the job table is in generation {have}")
+    def hold_row(self, cursor: Any, job_id: UUID, generation: int) -> None:
+        """Lock the job's row; whoever appends meanwhile waits for it in its side lane."""
+        cursor.execute(f"SELECT 1 FROM jobs_{generation % 2} WHERE id = %s FOR UPDATE", (job_id,))
 
-    def _pick(self, cursor: Any, query: ClaimQuery, now: int, parity: int) -> list[JobRow]:
+    def pick(self, cursor: Any, query: ClaimQuery, parity: int) -> tuple[list[JobRow], int]:
+        """See ``SqlStore``."""
+        now = cursor.execute("SELECT joblog_now()").fetchone()[0]
         room = self._room(cursor, query, now)
 
         def look(reach: int) -> list[JobRow]:
@@ -379,7 +356,7 @@ class PostgresStore(SqlStore):
             sql = f"UPDATE jobs_{parity} SET ready = 0, blocked = 1 WHERE id = ANY(%s)"
             cursor.execute(sql, ([row["id"] for row in rows],))
 
-        return pick(look, query.limit, room, partial(self._held_keys, cursor), block)
+        return pick(look, query.limit, room, partial(self._held_keys, cursor), block), now
 
     @staticmethod
     def _room(cursor: Any, query: ClaimQuery, now: int) -> dict[str, int | None]:
@@ -429,23 +406,6 @@ class PostgresStore(SqlStore):
         sql = "SELECT exclusive_key FROM leases WHERE exclusive_key = ANY(%s) AND exclusive_key <> ''"
         return {key for (key,) in cursor.execute(sql, (sorted(keys),)).fetchall()}
 
-    def claim_candidates(self, query: ClaimQuery, generation: int) -> list[JobRow]:
-        """See ``Store``."""
-        with self.writing("claim") as cursor:
-            now = cursor.execute("SELECT joblog_now()").fetchone()[0]
-            return self._pick(cursor, query, now, generation % 2)
-
-    def replace_row(self, job_id: UUID, row: JobRow | None, generation: int) -> None:
-        """See ``Store``; the row's lock waits for an append under way, the next statement sees what it wrote."""
-        with self.writing("claim") as cursor:
-            cursor.execute(f"SELECT 1 FROM jobs_{generation % 2} WHERE id = %s FOR UPDATE", (job_id,))
-            [version] = self.statements.max_version.run(cursor, {"stream_id": job_id}).fetchone()
-            if version != (row["version"] if row else 0):
-                return
-            cursor.execute(f"DELETE FROM jobs_{generation % 2} WHERE id = %s", (job_id,))
-            if row is not None:
-                self.statements.insert_job[generation % 2].run(cursor, row)
-
     def renew(self, held: Sequence[tuple[UUID, Token]], micros: int) -> set[UUID]:
         """See ``Store``."""
         if not held:
@@ -471,14 +431,6 @@ class PostgresStore(SqlStore):
             "WHERE lease_until <= joblog_now() ORDER BY lease_until LIMIT %s"
         )
         return [self._lease_row(row) for row in self.sql_rows(sql, (limit,))]
-
-    def held_by_others(self, presence: str, limit: int) -> list[LeaseRow]:
-        """See ``Store``."""
-        sql = (
-            "SELECT job_id, epoch, token, worker, lease_until, boot_id, presence FROM leases "
-            "WHERE presence <> '' AND presence <> %s LIMIT %s"
-        )
-        return [self._lease_row(row) for row in self.sql_rows(sql, (presence, limit))]
 
     def promote(self, limit: int) -> tuple[int, int | None]:
         """See ``Store``."""
@@ -515,23 +467,6 @@ class PostgresStore(SqlStore):
         """See ``Store``."""
         sql = f"SELECT joblog_suspects_{self._live % 2}(%s, %s)"
         return bool(self.sql_rows(sql, (list(queues), crashes))[0][0])
-
-    # -- snapshots and tracking --------------------------------------------------------------------------------------
-
-    def put_snapshots(self, rows: Sequence[tuple[UUID, SnapshotRow, int]]) -> None:
-        """See ``Store``."""
-        failpoint("snapshot.before")
-        values = [{"stream_id": stream, **row._asdict(), "vocabulary": number} for stream, row, number in rows]
-        with self.writing("claim", durable=False) as cursor:  # losing a snapshot loses nothing
-            self._upsert_snapshot.run_many(cursor, values)
-            failpoint("snapshot.before_commit")
-        failpoint("snapshot.after")
-
-    def track(self, name: str, position: int) -> bool:
-        """See ``Store``."""
-        with self.writing("claim") as cursor:
-            self._upsert_tracking.run(cursor, {"application_name": name, "notification_id": position})
-            return bool(cursor.rowcount == 1)
 
     # -- reading that is written for this database -------------------------------------------------------------------
 
@@ -628,27 +563,3 @@ def _add_lease(rest: dict[str, list[Any]], append: Append) -> None:
         made = grant._asdict()
         token = made.pop("token")
         rest.setdefault("grant", []).append({"id": job, "epoch": token.epoch, "token": token.grant, **made})
-
-
-class PostgresAtomic:
-    """See ``AtomicTransaction``."""
-
-    def __init__(self, store: PostgresStore, connection: sa.Connection, cursor: Any) -> None:
-        self.connection = connection
-        self._store, self._cursor = store, cursor
-
-    def hold(self, job_id: UUID, generation: int) -> None:
-        """Lock the job's row; whoever appends meanwhile waits for it in its side lane."""
-        self._cursor.execute(f"SELECT 1 FROM jobs_{generation % 2} WHERE id = %s FOR UPDATE", (job_id,))
-
-    def append(self, append: Append, generation: int, seen: Seen) -> int:
-        """Write *append*, undoing only itself if it is refused."""
-        self._cursor.execute("SAVEPOINT joblog_append")
-        try:
-            first = self._store.append_in(self._cursor, append, generation, seen)
-        except psycopg.Error as error:
-            mine = self._store.translate(error)
-            self._cursor.execute("ROLLBACK TO SAVEPOINT joblog_append")
-            raise mine from error
-        self._cursor.execute("RELEASE SAVEPOINT joblog_append")
-        return first

@@ -1,4 +1,4 @@
-"""What the SQLite and the PostgreSQL store share: connections per thread, reading, diagnosing a refused append."""
+"""What the SQLite and the PostgreSQL store share: reading, claiming, what is written beside appends."""
 
 from __future__ import annotations
 
@@ -9,26 +9,25 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from ..domain.errors import (
-    ExclusiveKeyHeldError,
-    IncompleteError,
-    LeaseHeldError,
-    LeaseLostError,
-    RequestConflictError,
-    UnitConflictError,
-    UnitDoneError,
-    VersionConflictError,
-)
 from ..domain.lease import Token
 from . import schema as s
 from .append import Append, EventRow, Stored
+from .diagnosis import diagnose
 from .failpoint import failpoint
 from .gate_sql import Gates
-from .mapper import event_id, evidence_of
 from .rebuild_sql import Rebuilds
 from .sql_connections import SqlConnections
-from .statements import Statements
-from .store import ConflictError, JobRow, LeaseRow, LoggedEvent, LogState, Outlook, SnapshotRow
+from .statements import LEASE_COLUMNS, Statements
+from .store import (
+    ConflictError,
+    JobRow,
+    LeaseRow,
+    LoggedEvent,
+    LogState,
+    Outlook,
+    SnapshotRow,
+    check_generation,
+)
 from .view_reads import SqlViews
 
 if TYPE_CHECKING:
@@ -37,22 +36,24 @@ if TYPE_CHECKING:
 
     from .gates import GateAnswer, GateEntry, GateState
     from .statements import Compiled
-    from .store import RowChange
+    from .store import ClaimQuery, RowChange, Seen
 
-#: Let the next job of an exclusive key be claimed; *lock*: where others write meanwhile, a row that one of them holds is
-#: passed over, for it may be paused or cancelled there.
-UNBLOCK: Final = (
-    "UPDATE jobs_{p} SET ready = 1, blocked = 0 WHERE id = (SELECT id FROM jobs_{p} "
-    "WHERE exclusive_key = {key} AND blocked = 1 ORDER BY priority, due_at, id LIMIT 1{lock})"
-)
+_LEASE: Final = ", ".join(LEASE_COLUMNS)
 
 
 class SqlStore(SqlConnections):
     """The half of the store that is the same on both databases."""
 
+    mark: str  #: the driver's placeholder
+    unblock: tuple[str, ...]  #: SQL that lets the next job of an exclusive key be claimed, by generation
+
     def __init__(self, engine: sa.Engine) -> None:
         super().__init__(engine)
-        self.statements = Statements(engine.dialect)
+        statements = self.statements = Statements(engine.dialect)
+        self._upsert_snapshot = statements.compile(statements.upsert(s.snapshots, "stream_id", newer="version"))
+        self._upsert_tracking = statements.compile(
+            statements.upsert(s.tracking, "application_name", newer="notification_id")
+        )
         self._live = 0  #: the generation that reads try first
 
     # -- values: ids come and go as the driver wants them ------------------------------------------------------------
@@ -142,10 +143,9 @@ class SqlStore(SqlConnections):
         The generation is checked inside the statement, so a switch can't come between; then the statement is repeated.
         """
         columns = ", ".join(f'"{name}"' for name in s.JOB_COLUMNS)
-        mark = "?" if self.dialect == "sqlite" else "%s"
         while True:
             generation = self._live
-            live = f"(SELECT generation FROM log_state WHERE id = 1) = {mark}"
+            live = f"(SELECT generation FROM log_state WHERE id = 1) = {self.mark}"
             sql = f"SELECT {columns} FROM jobs_{generation % 2} WHERE {live} AND {where}"
             found = self.sql_rows(sql, (generation, *params))
             if found:
@@ -161,8 +161,7 @@ class SqlStore(SqlConnections):
 
     def children(self, parent_id: UUID) -> list[UUID]:
         """The jobs that a job has spawned."""
-        mark = "?" if self.dialect == "sqlite" else "%s"
-        return [row["id"] for row in self.live_rows(f"parent_id = {mark} AND parent_id <> ''", (str(parent_id),))]
+        return [row["id"] for row in self.live_rows(f"parent_id = {self.mark} AND parent_id <> ''", (str(parent_id),))]
 
     def find_jobs(
         self,
@@ -177,7 +176,7 @@ class SqlStore(SqlConnections):
         kind: str | None = None,
     ) -> list[JobRow]:
         """A page of jobs, newest first; see ``Store``."""
-        mark = "?" if self.dialect == "sqlite" else "%s"
+        mark = self.mark
         where: list[str] = ["1 = 1"]
         params: list[Any] = []
         wanted = {"status": status, "tenant": tenant, "owner": owner, "queue": queue, "kind": kind}
@@ -258,12 +257,119 @@ class SqlStore(SqlConnections):
         """
         keys, woken = self.free_keys(parity), 0
         if keys:
-            mark, lock = ("?", "") if self.dialect == "sqlite" else ("%s", " FOR UPDATE SKIP LOCKED")
             with self.writing("claim") as cursor:
                 for key in keys:
-                    cursor.execute(UNBLOCK.format(p=parity, key=mark, lock=lock), (key,))
+                    cursor.execute(self.unblock[parity], (key,))
                     woken += int(cursor.rowcount)
         return woken
+
+    def held_by_others(self, presence: str, limit: int) -> list[LeaseRow]:
+        """See ``Store``."""
+        sql = f"SELECT {_LEASE} FROM leases WHERE presence <> '' AND presence <> {self.mark} LIMIT {self.mark}"
+        return [self._lease_row(row) for row in self.sql_rows(sql, (presence, limit))]
+
+    # -- claim -------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def pick(self, cursor: Any, query: ClaimQuery, parity: int) -> tuple[list[JobRow], int]:
+        """The rows to claim and the store's time, in an open transaction."""
+
+    def claim(
+        self, query: ClaimQuery, build: Callable[[list[JobRow], int], list[Append]], generation: int, seen: Seen
+    ) -> tuple[list[Append], int]:
+        """See ``Store``."""
+        with self.writing("claim") as cursor:
+            failpoint("claim.begin")
+            rows, now = self.pick(cursor, query, generation % 2)
+            batch = build(rows, now)
+            failpoint("claim.selected")
+            first = 0
+            if batch:
+                first = self.append_claimed(cursor, batch, generation, seen)
+            else:
+                self._check_live(cursor, generation)
+            failpoint("claim.before_commit")
+        failpoint("claim.after_commit")
+        return batch, first
+
+    @abstractmethod
+    def append_claimed(self, cursor: Any, batch: Sequence[Append], generation: int, seen: Seen) -> int:
+        """Write the appends of a claim, whose rows are locked already."""
+
+    @staticmethod
+    def _check_live(cursor: Any, generation: int) -> None:
+        """Whether rows that held nothing were the live ones."""
+        [have] = cursor.execute("SELECT generation FROM log_state WHERE id = 1").fetchone()
+        check_generation(have, generation)
+
+    def claim_candidates(self, query: ClaimQuery, generation: int) -> list[JobRow]:
+        """See ``Store``."""
+        with self.writing("claim") as cursor:
+            return self.pick(cursor, query, generation % 2)[0]
+
+    @abstractmethod
+    def hold_row(self, cursor: Any, job_id: UUID, generation: int) -> None:
+        """Keep everybody else's appends from a job until the transaction ends."""
+
+    def replace_row(self, job_id: UUID, row: JobRow | None, generation: int) -> None:
+        """See ``Store``; an append under way is waited for, the statements behind it see what it wrote."""
+        with self.writing("claim") as cursor:
+            self.hold_row(cursor, job_id, generation)
+            [version] = self.statements.max_version.run(cursor, {"stream_id": job_id}).fetchone()
+            if version != (row["version"] if row else 0):
+                return
+            cursor.execute(f"DELETE FROM jobs_{generation % 2} WHERE id = {self.mark}", (self.to_id(job_id),))
+            if row is not None:
+                self.statements.insert_job[generation % 2].run(cursor, row)
+
+    # -- other appends -----------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def append_in(self, cursor: Any, append: Append, generation: int, seen: Seen) -> int:
+        """Write one append in an open transaction."""
+
+    def raise_epoch(self, append: Append, epoch: int) -> int:
+        """See ``Store``."""
+        with self.writing("claim") as cursor:
+            self.lock_log(cursor)
+            position = int(self.statements.head.run(cursor, {}).fetchone()[0]) + 1
+            sql = f"UPDATE log_state SET epoch = {self.mark} WHERE id = 1 AND epoch < {self.mark}"
+            if cursor.execute(sql, (epoch, epoch)).rowcount != 1:
+                raise ConflictError(f"the epoch is {epoch} or higher already")
+            cursor.execute("UPDATE leases SET lease_until = 0")
+            event = {"position": position, "stream_id": append.stream_id, **append.events[0]._asdict()}
+            self.statements.insert_event.run(cursor, event)
+        return position
+
+    def event_at(self, stream_id: UUID, version: int) -> tuple[int, bytes] | None:
+        """See ``Standing``."""
+        found = self.rows(self.statements.event_at, {"stream_id": stream_id, "version": version})
+        return (found[0][0], found[0][2]) if found else None
+
+    def version_of(self, stream_id: UUID) -> int:
+        """See ``Standing``."""
+        return int(self.rows(self.statements.max_version, {"stream_id": stream_id})[0][0])
+
+    def diagnose(self, append: Append) -> Stored:
+        """See ``Store``."""
+        return diagnose(self, append)
+
+    # -- snapshots and tracking --------------------------------------------------------------------------------------
+
+    def put_snapshots(self, rows: Sequence[tuple[UUID, SnapshotRow, int]]) -> None:
+        """See ``Store``."""
+        failpoint("snapshot.before")
+        values = [{"stream_id": stream, **row._asdict(), "vocabulary": number} for stream, row, number in rows]
+        with self.writing("claim", durable=False) as cursor:  # losing a snapshot loses nothing
+            self._upsert_snapshot.run_many(cursor, values)
+            failpoint("snapshot.before_commit")
+        failpoint("snapshot.after")
+
+    def track(self, name: str, position: int) -> bool:
+        """See ``Store``."""
+        with self.writing("claim") as cursor:
+            self._upsert_tracking.run(cursor, {"application_name": name, "notification_id": position})
+            return bool(cursor.rowcount == 1)
 
     def tracking_position(self, name: str) -> int | None:
         """How far the named follower has come."""
@@ -384,42 +490,3 @@ class SqlStore(SqlConnections):
     def next_opening(self) -> float | None:
         """See ``Store``."""
         return self.gate_tables.next_opening()
-
-    # -- diagnosing --------------------------------------------------------------------------------------------------
-
-    def diagnose(self, append: Append) -> Stored:
-        """Where a refused append stands; see ``Store.diagnose``."""
-        failpoint("append.diagnosing")
-        first = {"stream_id": append.stream_id, "version": append.expected + 1}
-        found = self.rows(self.statements.event_at, first)
-        if found and append.event_id and event_id(found[0][2]) == append.event_id:
-            return Stored(found[0][0])
-        self._diagnose_lease(append)
-        for unit, index in append.units:
-            stored = self.unit_states(append.stream_id, [unit]).get(unit)
-            if stored is not None:
-                same = evidence_of(stored) == evidence_of(append.events[index].state)
-                raise (UnitDoneError if same else UnitConflictError)(append.stream_id, unit)
-        if append.receipt is not None and self.receipt(append.receipt.request_id) is not None:
-            text = f"request id {append.receipt.request_id!r} was already used; use a new one"
-            raise RequestConflictError(append.stream_id, text)
-        if found or self.rows(self.statements.max_version, first)[0][0] != append.expected:
-            raise VersionConflictError(append.stream_id, append.expected)
-        if append.evidence is not None and (have := self.count_units(append.stream_id)) != append.evidence:
-            raise IncompleteError(append.stream_id, f"{have} unit results are stored, {append.evidence} are due")
-        if append.grant is not None and append.grant.exclusive_key:
-            raise ExclusiveKeyHeldError(append.stream_id, f"exclusive key {append.grant.exclusive_key!r} is held")
-        raise ConflictError(f"nothing stands against version {append.expected + 1} of {append.stream_id}")
-
-    def _diagnose_lease(self, append: Append) -> None:
-        want = append.fence or append.takeover
-        if want is None:
-            return
-        lease = self.lease(append.stream_id)
-        if lease is None or lease.token != want.token:
-            raise LeaseLostError(append.stream_id, want.token.grant)
-        live = lease.lease_until > self.lease_now() and lease.boot_id == self.boot_id()
-        if append.fence is not None and not live:
-            raise LeaseLostError(append.stream_id, want.token.grant)
-        if append.takeover is not None and live and not append.takeover.proven:
-            raise LeaseHeldError(append.stream_id, lease.worker)

@@ -30,6 +30,12 @@ CLAIM_COLUMNS: Final = (
     "crashes",
     "updated_at",
 )
+#: Let the next job of an exclusive key be claimed, by generation.
+UNBLOCK: Final = tuple(
+    f"UPDATE jobs_{p} SET ready = 1, blocked = 0 WHERE id = (SELECT id FROM jobs_{p} INDEXED BY jobs_{p}_blocked "
+    "WHERE exclusive_key = ? AND blocked = 1 ORDER BY priority, due_at, id LIMIT 1)"
+    for p in (0, 1)
+)
 #: The exclusive keys with jobs that wait for them and no holder, found key by key over an index.
 FREE_KEYS: Final = (
     "WITH RECURSIVE waiting(key) AS (SELECT min(exclusive_key) FROM jobs_{p} INDEXED BY jobs_{p}_blocked WHERE blocked = 1 "

@@ -14,25 +14,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from ..domain.errors import GenerationChangedError, StoreBusyError, StoreError, UnknownOutcomeError
+from ..domain.errors import StoreBusyError, StoreError, UnknownOutcomeError
 from . import schema as s
 from .append import Append, EventRow
 from .clock import SystemClock, micros
 from .failpoint import failpoint
+from .sql_atomic import SqlAtomic
 from .sql_connections import Pinned
-from .sql_store import UNBLOCK, SqlStore
+from .sql_store import SqlStore
 from .sqlite_checkpoint import Checkpoints
-from .sqlite_claim import FREE_KEYS, SqliteClaims
+from .sqlite_claim import FREE_KEYS, UNBLOCK, SqliteClaims
 from .sqlite_errors import translated
 from .sqlite_lanes import Lane, WriterLock
 from .sqlite_setup import make_engine
 from .statements import chunks, placeholders
-from .store import NOT_CONSECUTIVE, ConflictError, JobRow, LeaseRow, Seen, SnapshotRow, check_seen
+from .store import NOT_CONSECUTIVE, ConflictError, JobRow, LeaseRow, Seen, SnapshotRow, check_generation, check_seen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    import sqlalchemy as sa
+    from collections.abc import Iterator, Sequence
 
     from ..domain.lease import Token
     from ..domain.ports import Clock
@@ -60,13 +59,11 @@ def _hot_values(append: Append, now: int, boot: str) -> tuple[Any, ...]:
     return (*moved, job, append.expected, job, epoch, grant, now, boot)
 
 
-def _check_generation(have: int, generation: int) -> None:
-    if have != generation:
-        raise GenerationChangedError(f"the job table is in generation {have}")
-
-
 class SqliteStore(SqlStore):
     """See ``Store``."""
+
+    mark = "?"
+    unblock = UNBLOCK
 
     def __init__(self, path: str | Path, *, clock: Clock | None = None) -> None:
         self.path = Path(path).absolute()
@@ -75,13 +72,7 @@ class SqliteStore(SqlStore):
         self._lock_path = self.path.with_name(self.path.name + ".writer")
         self._lanes: dict[str, Lane] = {}
         self.checkpoints = Checkpoints(self.path, self.pin())
-        self._upsert_snapshot = self.statements.compile(
-            self.statements.upsert(s.snapshots, "stream_id", newer="version")
-        )
         self._upsert_queue = self.statements.compile(self.statements.upsert(s.queues, "queue"))
-        self._upsert_tracking = self.statements.compile(
-            self.statements.upsert(s.tracking, "application_name", newer="notification_id")
-        )
         self._claims = SqliteClaims()
 
     # -- life --------------------------------------------------------------------------------------------------------
@@ -229,7 +220,7 @@ class SqliteStore(SqlStore):
     def _append(self, cursor: Any, batch: Sequence[Append], generation: int, seen: Seen) -> int:
         _, epoch, have, head = self.statements.state.run(cursor, {}).fetchone()
         check_seen(seen, epoch, head)
-        _check_generation(have, generation)
+        check_generation(have, generation)
         self._write_units(cursor, batch)
         failpoint("append.units_inserted")
         self._write_rows(cursor, batch, generation % 2)
@@ -321,7 +312,7 @@ class SqliteStore(SqlStore):
             if len(deleted) != 1:
                 raise ConflictError("the lease is not as expected")
             if deleted[0][0]:
-                self._unblock(cursor, deleted[0][0], parity)
+                cursor.execute(self.unblock[parity], deleted[0])
         if append.grant is not None:
             g = append.grant
             row = {"job_id": append.stream_id, "epoch": g.token.epoch, "token": g.token.grant, "worker": g.worker}
@@ -336,9 +327,6 @@ class SqliteStore(SqlStore):
         token = append.fence.token  # type: ignore[union-attr]
         if cursor.execute(sql, (append.stream_id.bytes, *token, now, boot)).fetchone() is None:
             raise ConflictError("the lease is not as expected")
-
-    def _unblock(self, cursor: Any, exclusive_key: str, parity: int) -> None:
-        cursor.execute(UNBLOCK.format(p=parity, key="?", lock=""), (exclusive_key,))
 
     @staticmethod
     def _move_end(cursor: Any, job_id: UUID, until: int) -> None:
@@ -358,13 +346,13 @@ class SqliteStore(SqlStore):
                 raise ConflictError(f"{name} is at {position} or further")
 
     @contextmanager
-    def atomic(self) -> Iterator[SqliteAtomic]:
+    def atomic(self) -> Iterator[SqlAtomic]:
         """See ``Store``.  The write lock is held from the start, so nobody can change the job meanwhile."""
         lane = self.lane("atomic")
         with lane.guard:  # until SQLAlchemy's own is over too: the next thread's transaction is on the same connection
             try:
                 with self.writing("atomic") as cursor:
-                    yield SqliteAtomic(self, lane.pinned.connection, cursor)
+                    yield SqlAtomic(self, lane.pinned.connection, cursor)
             finally:
                 if lane.pinned.is_open and lane.pinned.connection.in_transaction():
                     lane.pinned.connection.rollback()  # ends SQLAlchemy's nominal transaction; ours has ended
@@ -373,61 +361,22 @@ class SqliteStore(SqlStore):
         """One append inside an open write transaction."""
         return self._append(cursor, [append], generation, seen)
 
-    def raise_epoch(self, append: Append, epoch: int) -> int:
-        """See ``Store``."""
-        with self.writing("claim") as cursor:
-            head = self.statements.head.run(cursor, {}).fetchone()[0]
-            cursor.execute("UPDATE log_state SET epoch = ? WHERE id = 1 AND epoch < ?", (epoch, epoch))
-            if cursor.rowcount != 1:
-                raise ConflictError(f"the epoch is {epoch} or higher already")
-            cursor.execute("UPDATE leases SET lease_until = 0")
-            event = append.events[0]
-            cursor.execute(
-                self.statements.insert_event.sql,
-                (head + 1, append.stream_id.bytes, event.version, event.topic, event.state),
-            )
-        return int(head) + 1
-
     # -- claim and lease ---------------------------------------------------------------------------------------------
 
-    def claim(
-        self, query: ClaimQuery, build: Callable[[list[JobRow], int], list[Append]], generation: int, seen: Seen
-    ) -> tuple[list[Append], int]:
-        """See ``Store``."""
-        with self.writing("claim") as cursor:
-            failpoint("claim.begin")
-            now = self.now()
-            rows = self._claims.pick(cursor, query, now, generation % 2)
-            for row in rows:
-                row["id"] = UUID(bytes=row["id"])
-            batch = build(rows, now)
-            failpoint("claim.selected")
-            if batch:
-                first = self._append(cursor, batch, generation, seen)
-            else:  # in the live rows?
-                first = 0
-                _check_generation(self.statements.state.run(cursor, {}).fetchone()[2], generation)
-            failpoint("claim.before_commit")
-        failpoint("claim.after_commit")
-        return batch, first
-
-    def claim_candidates(self, query: ClaimQuery, generation: int) -> list[JobRow]:
-        """See ``Store``."""
-        with self.writing("claim") as cursor:
-            rows = self._claims.pick(cursor, query, self.now(), generation % 2)
+    def pick(self, cursor: Any, query: ClaimQuery, parity: int) -> tuple[list[JobRow], int]:
+        """See ``SqlStore``."""
+        now = self.now()
+        rows = self._claims.pick(cursor, query, now, parity)
         for row in rows:
             row["id"] = UUID(bytes=row["id"])
-        return rows
+        return rows, now
 
-    def replace_row(self, job_id: UUID, row: JobRow | None, generation: int) -> None:
-        """See ``Store``."""
-        with self.writing("claim") as cursor:
-            [version] = self.statements.max_version.run(cursor, {"stream_id": job_id}).fetchone()
-            if version != (row["version"] if row else 0):
-                return
-            cursor.execute(f"DELETE FROM jobs_{generation % 2} WHERE id = ?", (job_id.bytes,))
-            if row is not None:
-                self.statements.insert_job[generation % 2].run(cursor, row)
+    def append_claimed(self, cursor: Any, batch: Sequence[Append], generation: int, seen: Seen) -> int:
+        """See ``SqlStore``."""
+        return self._append(cursor, batch, generation, seen)
+
+    def hold_row(self, cursor: Any, job_id: UUID, generation: int) -> None:
+        """Nothing more: the write lock is held."""
 
     def renew(self, held: Sequence[tuple[UUID, Token]], micros: int) -> set[UUID]:
         """See ``Store``."""
@@ -460,14 +409,6 @@ class SqliteStore(SqlStore):
     def lock_log(self, cursor: Any) -> None:
         """The write transaction keeps them out already."""
         del cursor
-
-    def held_by_others(self, presence: str, limit: int) -> list[LeaseRow]:
-        """See ``Store``."""
-        sql = (
-            "SELECT job_id, epoch, token, worker, lease_until, boot_id, presence FROM leases "
-            "WHERE presence <> '' AND presence <> ? LIMIT ?"
-        )
-        return [self._lease_row(row) for row in self.sql_rows(sql, (presence, limit))]
 
     def _look(self, parity: int, queues: Sequence[str], presence: str) -> tuple[Any, ...]:
         jobs = f"FROM jobs_{parity} INDEXED BY jobs_{parity}"  # each index is named: one plan, whatever the statistics
@@ -515,23 +456,6 @@ class SqliteStore(SqlStore):
         failpoint("promote.after_commit")
         return woken + promoted, (rest[0] if rest else None)
 
-    # -- snapshots and tracking --------------------------------------------------------------------------------------
-
-    def put_snapshots(self, rows: Sequence[tuple[UUID, SnapshotRow, int]]) -> None:
-        """See ``Store``."""
-        failpoint("snapshot.before")
-        values = [{"stream_id": stream, **row._asdict(), "vocabulary": number} for stream, row, number in rows]
-        with self.writing("claim", durable=False) as cursor:  # losing a snapshot loses nothing
-            self._upsert_snapshot.run_many(cursor, values)
-            failpoint("snapshot.before_commit")
-        failpoint("snapshot.after")
-
-    def track(self, name: str, position: int) -> bool:
-        """See ``Store``."""
-        with self.writing("claim") as cursor:
-            self._upsert_tracking.run(cursor, {"application_name": name, "notification_id": position})
-            return bool(cursor.rowcount == 1)
-
     # -- reading that is written for this database -------------------------------------------------------------------
 
     def jobs(self, job_ids: Sequence[UUID]) -> dict[UUID, JobRow]:
@@ -569,28 +493,3 @@ class SqliteStore(SqlStore):
                 if stream in kept or tails[stream]:
                     found[UUID(bytes=stream)] = (kept.get(stream), tails[stream])
         return found
-
-
-class SqliteAtomic:
-    """See ``AtomicTransaction``."""
-
-    def __init__(self, store: SqliteStore, connection: sa.Connection, cursor: Any) -> None:
-        self.connection = connection
-        self._store, self._cursor = store, cursor
-
-    def hold(self, job_id: UUID, generation: int) -> None:
-        """Nothing more: the write lock is held."""
-
-    def append(self, append: Append, generation: int, seen: Seen) -> int:
-        """Write *append*, undoing only itself if it is refused."""
-        self._cursor.execute("SAVEPOINT joblog_append")
-        try:
-            first = self._store.append_in(self._cursor, append, generation, seen)
-        except BaseException as error:
-            self._cursor.execute("ROLLBACK TO joblog_append")
-            mine = self._store.translate(error)
-            if mine is error:
-                raise
-            raise mine from error
-        self._cursor.execute("RELEASE joblog_append")
-        return first

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from ..domain.errors import EpochChangedError, LogRewoundError
+from ..domain.errors import EpochChangedError, GenerationChangedError, LogRewoundError
 from .append import EventRow
 
 if TYPE_CHECKING:
@@ -123,6 +123,12 @@ def check_seen(seen: Seen, epoch: int, head: int) -> None:
         )
     if epoch > seen.epoch:
         raise EpochChangedError(f"the log's epoch is {epoch} now, this process works in {seen.epoch}; open it again")
+
+
+def check_generation(have: int, generation: int) -> None:
+    """Refuse what was read from, or is meant for, a job table that is not the live one."""
+    if have != generation:
+        raise GenerationChangedError(f"the job table is in generation {have}")
 
 
 class Store(Protocol):
