@@ -10,6 +10,23 @@ if TYPE_CHECKING:
 
     from .store import JobRow
 
+#: What a claim needs of a job's row.
+CLAIM_COLUMNS: Final = (
+    "id",
+    "version",
+    "vocabulary",
+    "kind",
+    "tenant",
+    "queue",
+    "priority",
+    "gate",
+    "exclusive_key",
+    "due_at",
+    "token",
+    "attempt",
+    "crashes",
+    "updated_at",
+)
 #: A due job gains one priority for each minute it has waited, so that nothing starves (LEA-19).
 AGEING_MICROS: Final = 60_000_000
 #: How often one claim looks further; the next one goes on from there.

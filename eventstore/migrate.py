@@ -38,7 +38,7 @@ def _transaction(url: str) -> Iterator[sa.Connection]:
         lock.acquire()
         begin = "BEGIN IMMEDIATE"
     else:
-        from .postgres_store import make_engine
+        from .postgres_setup import make_engine
 
         engine, lock, begin = make_engine(parsed, lease_seconds=None), None, "BEGIN"
     try:

@@ -111,7 +111,7 @@ def _create_sqlite(store: SqliteStore) -> None:
 
 
 def _create_postgres(store: PostgresStore) -> None:
-    from .postgres_store import make_engine
+    from .postgres_setup import make_engine
 
     engine = make_engine(store.engine.url, lease_seconds=None, pooler_safe=store.pooler_safe)  # no lease bounds this
     with engine.begin() as connection:

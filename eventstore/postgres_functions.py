@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from .claim_order import CLAIM_COLUMNS
 from .gate_sql import UPSERT
 from .schema import JOB_COLUMNS
-from .sqlite_claim import CLAIM_COLUMNS
 
 NOT_AS_EXPECTED: Final = "JL001"
 GENERATION: Final = "JL002"

@@ -8,28 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from .claim_order import level, pick
+from .claim_order import CLAIM_COLUMNS, level, pick
 
 if TYPE_CHECKING:
     from .store import ClaimQuery, JobRow
 
-#: What a claim needs of a job's row.
-CLAIM_COLUMNS: Final = (
-    "id",
-    "version",
-    "vocabulary",
-    "kind",
-    "tenant",
-    "queue",
-    "priority",
-    "gate",
-    "exclusive_key",
-    "due_at",
-    "token",
-    "attempt",
-    "crashes",
-    "updated_at",
-)
 #: Let the next job of an exclusive key be claimed, by generation.
 UNBLOCK: Final = tuple(
     f"UPDATE jobs_{p} SET ready = 1, blocked = 0 WHERE id = (SELECT id FROM jobs_{p} INDEXED BY jobs_{p}_blocked "

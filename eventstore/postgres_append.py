@@ -1,0 +1,120 @@
+"""An append as the arguments of one function call: what all have as packed arrays, what only some have as JSON."""
+
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from . import postgres_arrays as arrays
+from . import postgres_functions as functions
+from .append import Append, EventRow
+from .store import NOT_CONSECUTIVE, ConflictError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .store import Seen
+
+_FUNCTION_ARGS: Final = 19
+_MARKS: Final = ", ".join(["%s", "%s", "%s", "%s"] + ["%b"] * (_FUNCTION_ARGS - 5) + ["%s"])
+#: The call, by generation of the job table.
+APPEND: Final = tuple(f"SELECT joblog_append_{parity}({_MARKS})" for parity in (0, 1))
+
+
+def arguments(batch: Sequence[Append], generation: int, seen: Seen, *, wait: bool) -> tuple[Any, ...]:
+    """The function's arguments: what all appends have as packed arrays, what only some have as JSON."""
+    streams: list[bytes] = []
+    events: list[EventRow] = []
+    units: list[str | None] = []  # of each event; only some have one
+    has_units = False
+    hot: list[tuple[Any, ...]] = []
+    rest: dict[str, list[Any]] = {}
+    for append in batch:
+        stream, base = append.stream_id.bytes, len(events)
+        for upcoming, event in enumerate(append.events, append.expected + 1):
+            if event.version != upcoming:
+                raise ConflictError(NOT_CONSECUTIVE)
+        events += append.events
+        streams += [stream] * len(append.events)
+        units += [None] * len(append.events)
+        for unit, index in append.units:
+            units[base + index], has_units = unit, True
+        fence = append.fence
+        if fence is not None and fence.token.epoch == seen.epoch and append.is_hot:
+            row = append.row
+            moved = (row["version"], row["updated_at"], row["done"], row["sequence"], row["cursor"])
+            hot.append((stream, append.expected, *moved, fence.token.grant, fence.renew))
+        else:
+            _add_rest(rest, append)
+    hot.sort(key=itemgetter(0))  # rows are locked in id order by everyone
+    extra = orjson.dumps(rest).decode() if rest else None
+    return (
+        *(seen.epoch, seen.position, generation, wait),
+        *(arrays.uuids(streams), arrays.bigints([event.version for event in events])),
+        *(arrays.topics([event.topic for event in events]), arrays.byteas([event.state for event in events])),
+        arrays.texts(units) if has_units else None,
+        *_hot_columns(hot),
+        extra,
+    )
+
+
+def _hot_columns(hot: list[tuple[Any, ...]]) -> list[Any]:
+    """The columns of plain unit commits, each an array; NULL if there are none."""
+    if not hot:
+        return [None] * 9
+    ids, expected, version, updated, done, sequence, cursor, grant, renew = zip(*hot, strict=True)
+    numbers = [arrays.bigints(column) for column in (expected, version, updated, done, sequence)]
+    return [
+        arrays.uuids(ids),
+        *numbers,
+        arrays.texts(cursor),
+        arrays.bigints(grant),
+        arrays.bigints(renew) if any(renew) else None,
+    ]
+
+
+def _add_rest(rest: dict[str, list[Any]], append: Append) -> None:
+    """What only some appends change, as JSON for the function."""
+    job = append.stream_id
+    if append.expected:
+        rest.setdefault("after", []).append({"id": job, "version": append.expected})
+    if append.row:
+        if append.expected == 0:
+            rest.setdefault("new", []).append(append.row)
+        else:
+            changes = {name: value for name, value in append.row.items() if name != "id"}
+            if append.grant is not None and changes.keys() <= functions.CLAIMED.keys():
+                rest.setdefault("claimed", []).append({"id": job, "expected": append.expected, **changes})
+            else:
+                rest.setdefault("set", []).append({"id": job, "expected": append.expected, "c": changes})
+    if append.evidence is not None:
+        rest.setdefault("evidence", []).append({"job_id": job, "n": append.evidence})
+    _add_lease(rest, append)
+    if append.receipt is not None:
+        rest.setdefault("receipt", []).append(append.receipt._asdict())
+    if append.queue_row is not None:
+        rest.setdefault("queue", []).append(append.queue_row)
+    if append.gate_row is not None:
+        rest.setdefault("gate", []).append(append.gate_row)
+    if append.tracking is not None:
+        name, position = append.tracking
+        rest.setdefault("tracking", []).append({"application_name": name, "notification_id": position})
+
+
+def _add_lease(rest: dict[str, list[Any]], append: Append) -> None:
+    job = append.stream_id
+    if (fence := append.fence) is not None:
+        held = {"id": job, "epoch": fence.token.epoch, "token": fence.token.grant}
+        if fence.end:
+            rest.setdefault("end", []).append({**held, "how": "holder"})
+        else:
+            rest.setdefault("fence", []).append({**held, "renew": fence.renew})
+    if (takeover := append.takeover) is not None:
+        held = {"id": job, "epoch": takeover.token.epoch, "token": takeover.token.grant}
+        rest.setdefault("end", []).append({**held, "how": "proven" if takeover.proven else "expired"})
+    if (grant := append.grant) is not None:
+        made = grant._asdict()
+        token = made.pop("token")
+        rest.setdefault("grant", []).append({"id": job, "epoch": token.epoch, "token": token.grant, **made})
