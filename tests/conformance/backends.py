@@ -13,6 +13,7 @@ from joblog.domain.errors import UnknownOutcomeError
 from joblog.eventstore.append import Append
 from joblog.eventstore.busy import BusyRetry
 from joblog.eventstore.clock import SystemRandom
+from joblog.eventstore.memory_append import write
 from joblog.eventstore.memory_store import MemoryStore
 from joblog.workers.commands.log import JobLog
 from tests.clocks import DatabaseClock, MovedClock, connect
@@ -89,22 +90,22 @@ class MemoryBackend(Backend):
         return UnknownOutcomeError("the connection is gone")
 
     def _table(self) -> dict[UUID, dict[str, Any]]:
-        return self.store._jobs[self.store._generation % 2]
+        return self.store.tables.table
 
     def spoil(self, job_id: UUID, **columns: Any) -> None:
         self._table()[job_id] |= columns
 
     def switch_generation(self) -> None:
         old = self._table()
-        self.store._generation += 1
+        self.store.tables.generation += 1
         self._table().update({job_id: dict(row) for job_id, row in old.items()})
 
     def slip_in(self, append: Append) -> None:
-        self.store._write(Append(append.stream_id, append.expected, append.events, append.event_id))
+        write(self.store.tables, Append(append.stream_id, append.expected, append.events, append.event_id))
 
     def count(self, table: str) -> int:
-        store = self.store
-        sizes = {"events": len(store._log), "leases": len(store._leases), "unit_results": len(store._units)}
+        tables = self.store.tables
+        sizes = {"events": len(tables.log), "leases": len(tables.leases), "unit_results": len(tables.units)}
         return sizes[table]
 
 

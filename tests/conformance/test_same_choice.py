@@ -40,9 +40,9 @@ class Three:
         for backend, log in zip(self.backends, self.logs, strict=True):
             log.served_tenant = ""
             if isinstance(backend, MemoryBackend):
-                for part in (*backend.store._jobs, backend.store._leases, backend.store._queues):
+                tables = backend.store.tables
+                for part in (*tables.jobs, tables.leases, tables.queues, tables.gates.rows):
                     part.clear()
-                backend.store._gates.rows.clear()
             elif isinstance(backend, SqlBackend):
                 for table in ("jobs_0", "leases", "queues", "gates"):
                     backend.run(f"DELETE FROM {table}")

@@ -35,7 +35,7 @@ def repr_(name: str) -> str:
 def forge_unit(backend: Backend, job_id: UUID, unit: str, state: bytes) -> None:
     """Put a unit result there."""
     if isinstance(backend, MemoryBackend):
-        backend.store._units[job_id, unit] = state
+        backend.store.tables.units[job_id, unit] = state
     else:
         assert isinstance(backend, SqlBackend)
         sql = "INSERT INTO unit_results (job_id, unit, version, state) VALUES (?, ?, 9, ?)"

@@ -108,7 +108,8 @@ def test_rows_do_not_depend_on_how_the_log_was_cut_into_batches(steps: Steps) ->
         whole = all_held(log)
         for batch in (1, 5):
             other = MemoryBackend("memory://", backend.clock)
-            other.store._log, other.store._streams = backend.store._log, backend.store._streams
+            mine, theirs = other.store.tables, backend.store.tables
+            mine.log, mine.streams = theirs.log, theirs.streams
             with other.open() as copy:
                 while Runner(copy.store, copy.mapper, "me", batch=batch).step().again:
                     pass

@@ -396,7 +396,7 @@ def test_a_store_in_memory_is_checked_alike() -> None:
     backend = MemoryBackend("memory://", MovedClock())
     log = backend.open()
     kept = grow_and_sign(log, 20)
-    backend.store._log[4] = backend.store._log[4]._replace(topic="forged")
+    backend.store.tables.log[4] = backend.store.tables.log[4]._replace(topic="forged")
 
     assert kinds(check_log(log.store, kept)) == [("changed", 5, 5)]
     backend.close()

@@ -78,7 +78,7 @@ def assert_sound(log: JobLog) -> None:
 def forget_unit(backend: Backend, job_id: UUID, unit: str) -> None:
     """Lose the stored result of one unit, as no part of joblog ever does."""
     if isinstance(backend, MemoryBackend):
-        del backend.store._units[job_id, unit]
+        del backend.store.tables.units[job_id, unit]
     else:
         assert isinstance(backend, SqlBackend)
         backend.run("DELETE FROM unit_results WHERE job_id = ? AND unit = ?", backend.to_id(job_id), unit)
