@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -14,7 +15,7 @@ from ..domain.errors import UnknownEventError
 from ..domain.snapshot import JobSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Hashable, Iterable
 
     from ..domain.ports import Ids
 
@@ -30,6 +31,12 @@ _ALL: Final[tuple[type[Any], ...]] = (
 _CLASSES: Final[dict[str, type[Any]]] = {cls.TOPIC: cls for cls in _ALL}
 #: Topic and class version, looked up once: the library's metaclass makes each access to a class slow.
 _STORED_AS: Final = {cls: (cls.TOPIC, getattr(cls, "class_version", 1)) for cls in _ALL}
+
+
+@cache
+def _form(cls: Hashable) -> tuple[tuple[str, ...], int]:
+    """The fields of a class of events that are instants, and the version of the class."""
+    return tuple(getattr(cls, "INSTANTS", ())), getattr(cls, "class_version", 1)
 
 
 def known_topics() -> frozenset[str]:
@@ -99,16 +106,17 @@ class OrjsonMapper(Mapper[UUID]):
         cls = _CLASSES.get(topic)
         if cls is None:
             raise UnknownEventError(stream_id, version, topic)
+        instants, want = _form(cls)  # type: ignore[arg-type] # a class is hashable
         try:
             fields = orjson.loads(state)
             fields["timestamp"] = datetime.fromisoformat(fields["timestamp"])
-            for name in getattr(cls, "INSTANTS", ()):
+            for name in instants:
                 if (value := fields.get(name)) is not None:
                     fields[name] = datetime.fromisoformat(value)
         except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
             message = f"stream {stream_id}, version {version}, topic {topic!r}: {error}"
             raise MapperDeserialisationError(message) from error
-        have, want = fields.pop("class_version", 1), getattr(cls, "class_version", 1)
+        have = fields.pop("class_version", 1)
         if have > want:
             raise UnknownEventError(stream_id, version, f"{topic} v{have}")
         while have < want:

@@ -109,13 +109,13 @@ class MemoryReads:
         *,
         upto: int | None = None,
         topics: Sequence[str] = (),
-        bare: Sequence[str] = (),
+        without: Sequence[str] = (),
     ) -> list[LoggedEvent]:
         """The log behind *after*."""
         with self._lock:
-            found = (e for e in self.tables.log[after:upto] if not topics or e.topic in topics)
-            page = [event for _, event in zip(range(limit), found, strict=False)]
-        return [event._replace(state=b"") if event.topic in bare else event for event in page] if bare else page
+            wanted = (e for e in self.tables.log[after:upto] if e.topic not in without)
+            found = (e for e in wanted if not topics or e.topic in topics)
+            return [event for _, event in zip(range(limit), found, strict=False)]
 
     def head(self) -> int:
         """The last position."""

@@ -6,15 +6,15 @@ from contextlib import contextmanager
 from copy import deepcopy
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from ..domain.errors import RebuildRunningError
 from .failpoint import failpoint
 from .view_schema import view_state
-from .views import Rebuilding, Select, Standing, Turn, TurnLostError, ViewWrite, key_columns, merged, tracked
+from .views import Rebuilding, Select, Standing, Turn, TurnLostError, ViewWrite, dumped, key_columns, merged, tracked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from uuid import UUID
 
     import sqlalchemy as sa
 
@@ -235,14 +235,14 @@ class MemoryDump:
         self.generation, self.position = generation, position
         self._tables, self._states = tables, states
 
-    def rows(self, table: sa.Table) -> Iterator[dict[str, Any]]:
+    def values(self, table: sa.Table) -> Iterator[tuple[Any, ...]]:
         """See ``Dump``."""
         if table is view_state:
-            yield from ({"key": key, "state": self._states[key]} for key in sorted(self._states))
+            yield from ((key.bytes, self._states[key]) for key in sorted(self._states))
             return
-        names = [column.name for column in table.c if column.name != "generation"]
         for _, row in sorted(self._tables.get(table.name, {}).items()):
-            yield {name: row[name] for name in names}
+            values = (row[name] for name in dumped(table))
+            yield tuple(value.bytes if isinstance(value, UUID) else value for value in values)
 
 
 def _fits(row: dict[str, Any], select: Select) -> bool:

@@ -110,12 +110,12 @@ class SqlStore(SqlConnections):
         *,
         upto: int | None = None,
         topics: Sequence[str] = (),
-        bare: Sequence[str] = (),
+        without: Sequence[str] = (),
     ) -> list[LoggedEvent]:
         """The log behind position *after*, in order."""
-        compiled = self.statements.log(upto=upto is not None, topics=len(topics), bare=len(bare))
+        compiled = self.statements.log(upto=upto is not None, topics=len(topics), without=len(without))
         params = {"after": after, "upto": upto, "count": limit, **{f"topic_{i}": t for i, t in enumerate(topics)}}
-        params |= {f"bare_{i}": topic for i, topic in enumerate(bare)}
+        params |= {f"without_{i}": topic for i, topic in enumerate(without)}
         from_id = self.from_id
         return [LoggedEvent(r[0], from_id(r[1]), *r[2:]) for r in self.rows(compiled, params)]
 

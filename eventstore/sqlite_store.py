@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 from contextlib import ExitStack, contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
     from .store import ClaimQuery
 
 logger = logging.getLogger(__name__)
+
+#: A page of the log names few streams many times; the same object again also compares faster.
+_uuid: Final = lru_cache(maxsize=10_000)(lambda value: UUID(bytes=value))
 
 _CLOSE_SECONDS: Final = 30.0  # for a statement under way to end
 #: The lane whose commits wait for no disk: a connection of its own, so that no event is ever written with less than FULL.
@@ -123,7 +127,7 @@ class SqliteStore(SqlStore):
 
     def from_id(self, value: Any) -> UUID:
         """And back."""
-        return UUID(bytes=value)
+        return _uuid(value)
 
     def translate(self, error: BaseException, *, committing: bool = False) -> BaseException:
         """sqlite3's result codes as ours."""

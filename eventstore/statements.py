@@ -167,19 +167,17 @@ class Statements:
             statement = _at_most(statement)
         return self.compile(statement)
 
-    def _log(self, *, upto: bool, topics: int, bare: int = 0) -> Compiled:
+    def _log(self, *, upto: bool, topics: int, without: int = 0) -> Compiled:
         ev = s.events.c
-        state: Any = ev.state
-        if bare:  # the body stays where it is: a page of big ones would not fit into memory
-            left_out = sa.or_(*(ev.topic == sa.bindparam(f"bare_{i}") for i in range(bare)))
-            state = sa.case((left_out, sa.bindparam("no_body", b"", type_=sa.LargeBinary)), else_=ev.state)
-        statement = sa.select(ev.position, ev.stream_id, ev.version, ev.topic, state).where(
+        statement = sa.select(ev.position, ev.stream_id, ev.version, ev.topic, ev.state).where(
             ev.position > sa.bindparam("after")
         )
         if upto:
             statement = statement.where(ev.position <= sa.bindparam("upto"))
         if topics:
             statement = statement.where(sa.or_(*(ev.topic == sa.bindparam(f"topic_{i}") for i in range(topics))))
+        if without:
+            statement = statement.where(ev.topic.not_in([sa.bindparam(f"without_{i}") for i in range(without)]))
         return self.compile(_at_most(statement.order_by(ev.position)))
 
 

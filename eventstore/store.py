@@ -212,9 +212,9 @@ class Store(Protocol):
         *,
         upto: int | None = None,
         topics: Sequence[str] = (),
-        bare: Sequence[str] = (),
+        without: Sequence[str] = (),
     ) -> list[LoggedEvent]:
-        """The log behind position *after*, in order; *bare*: topics whose bodies are left out (empty), as they may be big."""
+        """The log behind position *after*, in order: only *topics*, if there are any, and never one of *without*."""
 
     def head(self) -> int:
         """The last position; 0 in an empty log."""

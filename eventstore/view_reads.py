@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .schema import Id16
 from .view_rebuild import ViewRebuilds
 from .view_schema import view_state
-from .views import Select, tracked
+from .views import Select, dump_sql, dumped, tracked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -111,22 +111,15 @@ class SqlDump:
         found = cursor.execute(sql, (tracked(view, self.generation),)).fetchone()
         self.position: int = found[0] if found else 0
 
-    def rows(self, table: sa.Table) -> Iterator[dict[str, Any]]:
+    def values(self, table: sa.Table) -> Iterator[tuple[Any, ...]]:
         """See ``Dump``."""
-        names = [column.name for column in table.c if column.name not in {"generation", "view"}]
-        keys = [column.name for column in table.primary_key if column.name not in {"generation", "view"}]
-        sql = f"SELECT {', '.join(map(_quoted, names))} FROM {table.name} WHERE generation = {self._mark}"
-        bound: list[Any] = [self.generation]
+        bound: list[Any]
+        where, bound = f"generation = {self._mark}", [self.generation]
         if table is view_state:
-            sql += f" AND view = {self._mark}"
-            bound.append(self._view)
-        sql += f" ORDER BY {', '.join(map(_quoted, keys))}"
-        ids = [index for index, name in enumerate(names) if isinstance(table.c[name].type, Id16)]
-        for found in self._each(sql, bound):
-            values = list(found)
-            for index in ids:
-                values[index] = self._store.from_id(values[index])
-            yield dict(zip(names, values, strict=True))
+            where, bound = f"{where} AND view = {self._mark}", [self.generation, self._view]
+        found = self._each(dump_sql(table, where), bound)
+        ids = [index for index, name in enumerate(dumped(table)) if isinstance(table.c[name].type, Id16)]
+        return found if self._store.dialect == "sqlite" or not ids else _with_bytes(found, ids)
 
     def _each(self, sql: str, bound: list[Any]) -> Iterator[Any]:
         if self._store.dialect == "sqlite":
@@ -137,8 +130,12 @@ class SqlDump:
             yield from cursor.execute(sql, bound)
 
 
-def _quoted(name: str) -> str:
-    return f'"{name}"'
+def _with_bytes(found: Iterator[Any], ids: list[int]) -> Iterator[tuple[Any, ...]]:
+    for row in found:
+        values = list(row)
+        for index in ids:
+            values[index] = values[index].bytes
+        yield tuple(values)
 
 
 def _row(store: SqlStore, table: sa.Table, found: Any) -> dict[str, Any]:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 TableRows = dict[tuple[Any, ...], dict[str, Any] | None]
 
 
+_COMMON: Final = frozenset({"generation", "view"})
+
+
 class TurnLostError(Exception):
     """Another process writes this view now, or its live generation is another one (internal: it goes on there)."""
 
@@ -158,8 +161,19 @@ class Dump(Protocol):
     generation: int
     position: int
 
-    def rows(self, table: sa.Table) -> Iterator[dict[str, Any]]:
-        """Rows of *table*, without their generation, in the order of their key."""
+    def values(self, table: sa.Table) -> Iterator[tuple[Any, ...]]:
+        """Each row's ``dumped`` columns, in the order of the keys; ids as 16 bytes."""
+
+
+def dumped(table: sa.Table) -> tuple[str, ...]:
+    """The columns that a dump holds: those that are not the same for every row of it."""
+    return tuple(column.name for column in table.c if column.name not in _COMMON)
+
+
+def dump_sql(table: sa.Table, where: str = "") -> str:
+    """The statement that dumps *table*."""
+    names, keys = (", ".join(f'"{name}"' for name in some) for some in (dumped(table), key_columns(table)))
+    return f"SELECT {names} FROM {table.name}{where and f' WHERE {where}'} ORDER BY {keys}"
 
 
 #: How the names begin under which the positions of views stand among the followers'.
@@ -173,7 +187,7 @@ def tracked(view: str, generation: int) -> str:
 
 def key_columns(table: sa.Table) -> tuple[str, ...]:
     """The primary key without what every view's table has: generation (and view)."""
-    return tuple(column.name for column in table.primary_key if column.name not in {"generation", "view"})
+    return tuple(column.name for column in table.primary_key if column.name not in _COMMON)
 
 
 def merged(table: sa.Table, old: dict[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:

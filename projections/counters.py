@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 from ..domain import events as e
 from ..domain.status import FINAL
 from ..eventstore.view_schema import job_counts
-from . import job_table
 from .view import Change, View, remembered
 
 if TYPE_CHECKING:
@@ -28,8 +27,8 @@ EVENTS: Final = frozenset(e.ALL) - {
 def fold(state: State | None, happened: Happened) -> Folded:
     """Take the job from where it was counted, count it where it is."""
     event = happened.event
-    status = job_table.change(event).get("status")
-    if isinstance(event, e.Submitted):
+    status = happened.says.get("status")
+    if type(event) is e.Submitted:
         state = {"kind": event.kind, "queue": event.queue, "tenant": event.tenant, "status": status}
         return state, (_count(state, 1),)
     state = remembered(state, happened)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 import orjson
 from eventsourcing.persistence import MapperDeserialisationError
 
 from ..domain.errors import UnknownEventError
-from ..domain.events import UnitCompleted
 from ..eventstore.clock import micros
 from ..eventstore.failpoint import failpoint
 from ..eventstore.mapper import known_topics
 from ..eventstore.views import ViewWrite
-from .view import Change, Happened, State, View
+from .view import BY_STREAM, Change, Happened, State, View
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,12 +22,20 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from ..eventstore.mapper import OrjsonMapper
-    from ..eventstore.store import LoggedEvent
-    from ..eventstore.views import TableRows, Views
+    from ..eventstore.store import LoggedEvent, Store
+    from ..eventstore.views import TableRows
 
 States = dict["UUID", "State | None"]
 _CACHED = 50_000  #: jobs whose state a follower remembers between batches
 _REASON = 500  #: characters
+_SPAN = 10  #: times as many positions as events are looked through in one statement: it must end within a transaction's time
+
+
+class Remembering(Protocol):
+    """Where a view keeps what it remembers."""
+
+    def states(self, view: str, generation: int, keys: Sequence[UUID]) -> dict[UUID, str]:
+        """See ``Views``."""
 
 
 class Unfoldable:
@@ -53,9 +60,18 @@ def _wanted(views: tuple[View, ...]) -> frozenset[str]:
 
 
 @cache
-def bare(views: tuple[View, ...]) -> tuple[str, ...]:
-    """Topics whose bodies none of *views* reads although they may be big: evidence is up to 1 MiB a unit."""
-    return tuple(sorted({UnitCompleted.TOPIC} - _wanted(views)))
+def _unread(views: tuple[View, ...]) -> tuple[str, ...]:
+    """Topics that this code knows and none of *views* wants: the database may keep them, big bodies and all."""
+    return tuple(sorted(known_topics() - _wanted(views)))
+
+
+def page(
+    store: Store, mapper: OrjsonMapper, views: tuple[View, ...], behind: int, upto: int, limit: int
+) -> tuple[list[Happened], int]:
+    """What the log says to *views* behind a position, in one read, and up to which position that is all."""
+    upto = min(upto, behind + limit * _SPAN)
+    batch = store.log(behind, limit, upto=upto, without=_unread(views))
+    return decode(batch, mapper, views), batch[-1].position if len(batch) == limit else upto
 
 
 def decode(events: Iterable[LoggedEvent], mapper: OrjsonMapper, views: tuple[View, ...]) -> list[Happened]:
@@ -87,7 +103,7 @@ def _rules(table: sa.Table) -> tuple[tuple[str, ...], tuple[str, ...]]:
 class Folder:
     """Folds batches into one generation of a view, with what it remembers kept between them."""
 
-    def __init__(self, view: View, views: Views, generation: int) -> None:
+    def __init__(self, view: View, views: Remembering, generation: int) -> None:
         self.view, self._views, self._generation = view, views, generation
         self._cache: States = {}
 
@@ -111,10 +127,11 @@ class Folder:
             if changes:
                 _merge(rows, changes)
         failpoint("view.folded")
+        cache, states = self._cache, write.states
         for key, (state,) in slots.items():
-            if state is not self._cache[key]:
-                self._cache[key] = state
-                write.states[key] = None if state is None else orjson.dumps(state).decode()
+            if state is not cache[key]:
+                cache[key] = state
+                states[key] = None if state is None else orjson.dumps(state).decode()
         return write
 
     def _mine(
@@ -122,22 +139,27 @@ class Folder:
     ) -> list[tuple[Happened, list[State | None]]]:
         """The events for this view, each with the slot of what is remembered; up to the first that can't be read."""
         key_of, events = self.view.key, self.view.events
+        by_stream = key_of is BY_STREAM
         mine: list[tuple[Happened, list[State | None]]] = []
         for one in happened:
             event = one.event
-            if one.position <= before or not (type(event) in events or _stops(event, self.view)):
-                continue
-            try:
-                if isinstance(event, Unfoldable):
-                    raise event.error  # noqa: TRY301 - told like a fold that fails
-                key = key_of(event)
-            except Exception as error:  # noqa: BLE001 - as in ``fold``
-                _stop(write, one.position, error)
+            if type(event) in events:
+                if one.position <= before:
+                    continue
+                try:
+                    key = key_of(event)
+                except Exception as error:  # noqa: BLE001 - as in ``fold``
+                    _stop(write, one.position, error)
+                    break
+                slot = slots.get(key)
+                if slot is None:
+                    slot = slots[key] = [None]
+                    if by_stream and event.originator_version == 1:
+                        self._cache.setdefault(key, None)  # a stream that begins: nothing can be remembered of it
+                mine.append((one, slot))
+            elif type(event) is Unfoldable and one.position > before and event.stops(self.view):
+                _stop(write, one.position, event.error)
                 break
-            slot = slots.get(key)
-            if slot is None:
-                slot = slots[key] = [None]
-            mine.append((one, slot))
         return mine
 
     def _load(self, slots: dict[UUID, list[State | None]]) -> None:
@@ -163,16 +185,13 @@ def _merge(made: dict[sa.Table, TableRows], changes: Sequence[Change]) -> None:
         rows = made.get(table)
         if rows is None:
             rows = made[table] = {}
-        old = rows.get(key)
-        if old is None or row is None:
-            rows[key] = row
-            continue
         sums, firsts = _rules(table)
-        rows[key] = {**row, **{name: old[name] + row[name] for name in sums}, **{name: old[name] for name in firsts}}
-
-
-def _stops(event: Any, view: View) -> bool:
-    return isinstance(event, Unfoldable) and event.stops(view)
+        if (sums or firsts) and row is not None and (old := rows.get(key)) is not None:
+            for name in sums:
+                row[name] += old[name]
+            for name in firsts:
+                row[name] = old[name]
+        rows[key] = row
 
 
 def reason_of(error: Exception) -> str:

@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Final
 from ..domain.errors import UnknownOutcomeError
 from ..eventstore.store import ConflictError, LockedError
 from ..eventstore.views import TurnLostError, ViewWrite
-from .folding import Folder, bare, decode, reason_of
+from .folding import Folder, page, reason_of
 from .views import VIEWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ..eventstore.mapper import OrjsonMapper
-    from ..eventstore.store import LoggedEvent, Store
+    from ..eventstore.store import Store
     from ..eventstore.views import Standing, Turn
     from .view import Happened, View
 
 logger = logging.getLogger(__name__)
 
-BATCH: Final = 2000  #: events a transaction
+BATCH: Final = 5000  #: events a transaction
 TURN_MICROS: Final = 10_000_000  #: a leader that writes nothing for so long may be replaced
 
 
@@ -35,7 +35,7 @@ TURN_MICROS: Final = 10_000_000  #: a leader that writes nothing for so long may
 class Step:
     """What one step did."""
 
-    events: int  #: read, for whichever view
+    events: int  #: passed, for whichever view
     again: bool  #: there is more to read at once
     led: int  #: views that this process writes
     others_for: float | None = None  #: seconds until a turn of others may end
@@ -75,18 +75,18 @@ class Runner:
         led = dict(self._led)
         if not led:
             return Step(0, again=False, led=0, others_for=self._others_for)
-        behind = min(one.position for one in led.values())
-        views = tuple(self.views[name] for name in led)
-        batch = self.store.log(behind, self.batch, bare=bare(views))
-        if not batch:
+        behind, head = min(one.position for one in led.values()), self.store.head()
+        if behind >= head:
             return Step(0, again=False, led=len(led), others_for=self._others_for)
+        views = tuple(self.views[name] for name in led)
+        happened, last = page(self.store, self._mapper, views, behind, head, self.batch)
         try:
-            self._bring(led, batch)
+            self._bring(led, happened, last)
         except BaseException:
             self._led = {}  # what they remember may be ahead of what was written: look anew at where everything stands
             raise
-        again = len(batch) == self.batch or any(one.position < batch[-1].position for one in self._led.values())
-        return Step(len(batch), again=again, led=len(self._led), others_for=self._others_for)
+        again = last < head or any(one.position < last for one in self._led.values())
+        return Step(last - behind, again=again, led=len(self._led), others_for=self._others_for)
 
     def run(self) -> int:
         """Step until nothing is left to read; returns how many events were read."""
@@ -117,8 +117,12 @@ class Runner:
                 del wanted[name]
         if not wanted or not head:
             return
-        for name, turn in self.store.views.elect(wanted, self.owner, TURN_MICROS).items():
-            self._lead(name, turn)
+        turns = self.store.views.elect(wanted, self.owner, TURN_MICROS)
+        if turns:  # positions are read after the turns were taken: whoever wrote before can write no more
+            standings = self.store.views.standings()
+        for name, turn in turns.items():
+            folder = Folder(self.views[name], self.store.views, turn.generation)
+            self._led[name] = _Led(turn, folder, standings[name].position)
 
     def _is_free(self, one: Standing, now: int, head: int) -> bool:
         if one.version != self.views[one.name].version or self._given_up.get(one.name) == one.stopped_at is not None:
@@ -129,16 +133,9 @@ class Runner:
             return False
         return one.position < head
 
-    def _lead(self, name: str, turn: Turn) -> None:
-        # The position is read after the turn was taken: whoever wrote before can write no more.
-        position = self.store.views.standings()[name].position
-        self._led[name] = _Led(turn, Folder(self.views[name], self.store.views, turn.generation), position)
-
     # -- writing -----------------------------------------------------------------------------------------------------
 
-    def _bring(self, led: dict[str, _Led], batch: Sequence[LoggedEvent]) -> None:
-        happened = decode(batch, self._mapper, tuple(self.views[name] for name in led))
-        last = batch[-1].position
+    def _bring(self, led: dict[str, _Led], happened: Sequence[Happened], last: int) -> None:
         writes = {
             name: one.folder.fold(happened, one.position, last) for name, one in led.items() if one.position < last
         }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from ..domain import events as e
 from ..domain.status import CLAIMABLE, FINAL
 from ..eventstore.view_schema import due_jobs
-from . import counters, job_table
+from . import counters
 from .view import Change, View, remembered
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def fold(state: State | None, happened: Happened) -> Folded:
     """The job is on the list while it may be claimed once due."""
     event = happened.event
-    says = job_table.change(event)
+    says = happened.says
     if isinstance(event, e.Submitted):
         state = {name: says[name] for name in ("kind", "queue", "tenant", "priority")}
     state = remembered(state, happened)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from . import job_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,16 +21,30 @@ if TYPE_CHECKING:
 State = dict[str, Any]
 
 
-class Happened(NamedTuple):
+class Happened:
     """An event of the log with its place and instant."""
 
-    position: int
-    at: int  #: microseconds since 1970
-    event: Any
+    __slots__ = ("_says", "at", "event", "position")
+
+    def __init__(self, position: int, at: int, event: Any) -> None:
+        self.position = position
+        self.at = at  #: microseconds since 1970
+        self.event = event
+        self._says: job_table.Row | None = None
+
+    @property
+    def says(self) -> job_table.Row:
+        """What the event says of the job's row: worked out once for all views, so nobody may change it."""
+        if self._says is None:
+            self._says = job_table.change(self.event)
+        return self._says
 
 
 class Change(NamedTuple):
-    """A row to merge into a table, by its key without the generation; None drops it."""
+    """A row to merge into a table, by its key without the generation; None drops it.
+
+    Of a table with columns that are added to, the row belongs to whoever merges it.
+    """
 
     table: sa.Table
     key: tuple[Any, ...]
@@ -36,6 +52,10 @@ class Change(NamedTuple):
 
 
 Folded = tuple["State | None", "Sequence[Change]"]
+
+
+#: The key of what is remembered, unless a view says otherwise.
+BY_STREAM: Final[Callable[[Any], UUID]] = attrgetter("originator_id")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +70,7 @@ class View:
     tables: tuple[sa.Table, ...]
     events: frozenset[type[Any]]
     fold: Callable[[State | None, Happened], Folded]
-    key: Callable[[Any], UUID] = attrgetter("originator_id")
+    key: Callable[[Any], UUID] = BY_STREAM
 
 
 class NeverSubmittedError(Exception):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ..domain.errors import ViewStoppedError
-from .folding import Folder, bare, decode
+from .folding import Folder, page
 from .rebuild import Progress
 
 if TYPE_CHECKING:
@@ -39,23 +39,23 @@ def rebuild(
     work = store.views.rebuild_begin(view.name, view.version, view.tables, owner, ALIVE_MICROS)
     folder = Folder(view, store.views, work.generation)
 
-    def fold(behind: int, upto: int | None = None, limit: int = BATCH) -> ViewWrite:
-        batch = store.log(behind, limit, upto=upto, bare=bare((view,)))
-        write = folder.fold(decode(batch, mapper, (view,)), behind, batch[-1].position if batch else behind)
+    def fold(behind: int, upto: int, limit: int) -> ViewWrite:
+        happened, after = page(store, mapper, (view,), behind, upto, limit)
+        write = folder.fold(happened, behind, after)
         if write.stop is not None:
             raise ViewStoppedError(view.name, *write.stop)
         return write
 
+    head = store.head()
     while True:
-        write = fold(work.position)
-        if write.before != write.after:
-            work = store.views.rebuild_write(work, write, ALIVE_MICROS)
+        if work.position < head:
+            work = store.views.rebuild_write(work, fold(work.position, head, BATCH), ALIVE_MICROS)
         head = store.head()
         report(Progress(work.position, head))
         if head - work.position <= CATCH_UP:
             break
     return store.views.rebuild_switch(
-        work, view.version, lambda behind, upto: fold(behind, upto, upto - behind), KEEP_MICROS
+        work, view.version, lambda behind, upto: fold(behind, upto, max(upto - behind, 1)), KEEP_MICROS
     )
 
 

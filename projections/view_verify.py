@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
+from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from uuid import UUID
 
 import orjson
 
 from ..domain.errors import ViewStoppedError
-from ..eventstore.opening import open_store
 from ..eventstore.view_schema import view_state
-from ..eventstore.views import key_columns
-from .folding import Folder, bare, decode
+from ..eventstore.view_scratch import Scratch
+from ..eventstore.views import dumped, key_columns
+from .folding import Folder, page
 from .rebuild import Progress
 
 if TYPE_CHECKING:
@@ -30,10 +33,9 @@ if TYPE_CHECKING:
     from .view import View
 
 BATCH: Final = 5000
-_OWNER: Final = "verify"
-_LONG: Final = 2**52  #: nobody else writes the scratch file
 
 Row = dict[str, Any]
+Values = tuple[Any, ...]
 
 
 class RowDifference(NamedTuple):
@@ -74,76 +76,87 @@ def verify(
     Raises:
         ViewStoppedError: an event before the view's position can't be folded by this code.
     """
-    with tempfile.TemporaryDirectory(prefix="joblog-verify-") as folder:
-        scratch = open_store(f"sqlite:///{folder}/fold.db")
-        try:
-            fold = _Fold(store, mapper, view, scratch)
-            first = store.views.standings().get(view.name)
-            fold.upto(first.position if first else 0, report)
-            with store.views.dump(view.name) as live:
-                fold.upto(live.position, report)
-                with scratch.views.dump(view.name) as made:
-                    return _compare(view, live, made, found)
-        finally:
-            scratch.close()
+    with (
+        tempfile.TemporaryDirectory(prefix="joblog-verify-") as folder,
+        closing(Scratch(Path(folder) / "fold.db", view.name, view.tables)) as scratch,
+    ):
+        folding = Folder(view, scratch, scratch.generation)
 
+        def upto(position: int) -> None:
+            while scratch.position < position:
+                happened, after = page(store, mapper, (view,), scratch.position, position, BATCH)
+                write = folding.fold(happened, scratch.position, after)
+                if write.stop is not None:
+                    raise ViewStoppedError(view.name, *write.stop)
+                scratch.write(write)
+                report(Progress(scratch.position, position))
 
-class _Fold:
-    """The log folded into a scratch file."""
-
-    def __init__(self, store: Store, mapper: OrjsonMapper, view: View, scratch: Store) -> None:
-        self._store, self._mapper, self._view, self._views = store, mapper, view, scratch.views
-        self._turn = scratch.views.elect({view.name: view.version}, _OWNER, _LONG)[view.name]
-        self._folder = Folder(view, scratch.views, self._turn.generation)
-        self._position = 0
-
-    def upto(self, position: int, report: Callable[[Progress], None]) -> None:
-        while self._position < position:
-            batch = self._store.log(self._position, BATCH, upto=position, bare=bare((self._view,)))
-            happened = decode(batch, self._mapper, (self._view,))
-            write = self._folder.fold(happened, self._position, batch[-1].position)
-            if write.stop is not None:
-                raise ViewStoppedError(self._view.name, *write.stop)
-            self._views.write([(self._turn, write)], _OWNER, _LONG)
-            self._position = write.after
-            report(Progress(self._position, position))
+        first = store.views.standings().get(view.name)
+        upto(first.position if first else 0)
+        with store.views.dump(view.name) as live:
+            upto(live.position)
+            return _compare(view, live, scratch, found)
 
 
 def _compare(view: View, live: Dump, made: Dump, found: Callable[[RowDifference], None]) -> Verified:
     digests = hashlib.sha256(), hashlib.sha256()
     rows = differences = 0
     for table in (*view.tables, view_state):
+        for digest in digests:
+            digest.update(table.name.encode())
         for key, stored, folded in _side_by_side(table, live, made):
-            for digest, row in zip(digests, (stored, folded), strict=True):
-                if row is not None:
-                    digest.update(orjson.dumps([table.name, *row.values()]))
             rows += stored is not None
-            if stored != folded:
-                differences += 1
-                found(RowDifference(table.name, key, stored, folded))
+            if stored == folded:
+                said = _said(stored)
+                digests[0].update(said)
+                digests[1].update(said)
+                continue
+            for digest, row in zip(digests, (stored, folded), strict=True):
+                digest.update(_said(row))
+            differences += 1
+            found(
+                RowDifference(
+                    table.name, tuple((_named(table, key) or {}).values()), _named(table, stored), _named(table, folded)
+                )
+            )
     return Verified(live.position, rows, differences, digests[0].hexdigest(), digests[1].hexdigest())
 
 
-def _side_by_side(table: sa.Table, live: Dump, made: Dump) -> Iterator[tuple[Any, Row | None, Row | None]]:
+def _said(values: Values | None) -> bytes:
+    return b"" if values is None else orjson.dumps(values, default=bytes.hex)
+
+
+def _side_by_side(table: sa.Table, live: Dump, made: Dump) -> Iterator[tuple[Values, Values | None, Values | None]]:
     """Both sides in the order of their keys, each key once."""
-    names = key_columns(table)
-    left, right = _keyed(table, names, live), _keyed(table, names, made)
+    left, right = _canonical(table, live), _canonical(table, made)
+    keys = len(key_columns(table))  # they come first
     stored, folded = next(left, None), next(right, None)
     while stored is not None or folded is not None:
-        if folded is None or (stored is not None and stored[0] < folded[0]):
+        if folded is None or (stored is not None and stored[:keys] < folded[:keys]):
             assert stored is not None  # noqa: S101 - else both were None
-            yield stored[0], stored[1], None
+            yield stored[:keys], stored, None
             stored = next(left, None)
-        elif stored is None or folded[0] < stored[0]:
-            yield folded[0], None, folded[1]
+        elif stored is None or folded[:keys] < stored[:keys]:
+            yield folded[:keys], None, folded
             folded = next(right, None)
         else:
-            yield stored[0], stored[1], folded[1]
+            yield stored[:keys], stored, folded
             stored, folded = next(left, None), next(right, None)
 
 
-def _keyed(table: sa.Table, names: tuple[str, ...], dump: Dump) -> Iterator[tuple[tuple[Any, ...], Row]]:
-    for row in dump.rows(table):
-        if table is view_state:  # the same memory may be written in another order
-            row["state"] = orjson.dumps(orjson.loads(row["state"]), option=orjson.OPT_SORT_KEYS).decode()
-        yield tuple(row[name] for name in names), row
+def _canonical(table: sa.Table, dump: Dump) -> Iterator[Values]:
+    if table is not view_state:
+        return dump.values(table)
+    # The same memory may be written in another order.
+    return (
+        (key, orjson.dumps(orjson.loads(state), option=orjson.OPT_SORT_KEYS).decode())
+        for key, state in dump.values(table)
+    )
+
+
+def _named(table: sa.Table, values: Values | None) -> Row | None:
+    """The columns by their names, ids as such."""
+    if values is None:
+        return None
+    named = dict(zip(dumped(table), values, strict=False))
+    return {name: UUID(bytes=value) if isinstance(value, bytes) else value for name, value in named.items()}

@@ -3,6 +3,7 @@
 from typing import Any
 
 from joblog.eventstore.view_schema import view_state
+from joblog.eventstore.views import dumped
 from joblog.projections.runner import Runner
 from joblog.projections.view import View
 from joblog.projections.view_verify import RowDifference, Verified, verify
@@ -21,7 +22,10 @@ def runner(log: JobLog, owner: str = "me", *, batch: int = 2000) -> Runner:
 def held(log: JobLog, view: View) -> Held:
     """Every row of the live generation, and what the view remembers."""
     with log.store.views.dump(view.name) as dump:
-        return {table.name: list(dump.rows(table)) for table in (*view.tables, view_state)}
+        return {
+            table.name: [dict(zip(dumped(table), row, strict=True)) for row in dump.values(table)]
+            for table in (*view.tables, view_state)
+        }
 
 
 def all_held(log: JobLog) -> dict[str, Held]:
