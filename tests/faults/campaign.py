@@ -25,7 +25,18 @@ from pathlib import Path
 from typing import Final
 
 from tests import postgres_server as servers
-from tests.faults import answers_rig, follower_rig, fork_rig, herd_rig, postgres_rig, power_rig, rig, worker_rig, zombie
+from tests.faults import (
+    answers_rig,
+    follower_rig,
+    fork_rig,
+    herd_rig,
+    postgres_rig,
+    power_rig,
+    rig,
+    views_rig,
+    worker_rig,
+    zombie,
+)
 from tests.faults.rig import Report
 
 LEDGER: Final = rig.ROOT / "docs" / "evidence.jsonl"
@@ -107,6 +118,33 @@ CAMPAIGNS: Final = (
         long=20_000,
         shard=250,
         points=follower_rig.POINTS,
+    ),
+    Campaign(
+        "postgres-follower-kills",
+        "SIGKILL of tree, feed, export, import and backup at fail points, PostgreSQL",
+        lambda report, count: follower_rig.run(report, kills=count, make=follower_rig.postgres_place),
+        merge=100,
+        long=10_000,
+        shard=100,
+        points=follower_rig.POSTGRES_POINTS,
+    ),
+    Campaign(
+        "view-kills",
+        "SIGKILL of following, rebuilding, switching, dropping and importing reports, at fail points and at any moment, SQLite",
+        lambda report, count: views_rig.run(report, kills=count),
+        merge=200,
+        long=10_000,
+        shard=100,
+        points=views_rig.POINTS,
+    ),
+    Campaign(
+        "postgres-view-kills",
+        "the same on PostgreSQL",
+        lambda report, count: views_rig.run(report, kills=count, make=views_rig.postgres_place),
+        merge=100,
+        long=10_000,
+        shard=100,
+        points=views_rig.POINTS,
     ),
     Campaign(
         "postgres-worker-kills",

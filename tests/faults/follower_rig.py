@@ -1,4 +1,6 @@
-"""Kill -9 of whatever follows the log, at every fail point of tree, feed, export, import, backup and restore (SQLite).
+"""Kill -9 of whatever follows the log, at every fail point of tree, feed, export, import, backup and restore.
+
+On PostgreSQL nothing is restored: a backup there is an export, and an import takes it in.
 
 A warm parent, which holds no connection, forks children that work in one folder and die at a point.  After each kill
 another child judges what is left: the tree is that of the events, a consumer has neither gap nor repeat (S16), heads never
@@ -8,12 +10,14 @@ contradict each other (S17), exports, imports, backups and restores are whole or
 import json
 import os
 import random
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
+
+import psycopg
 
 from joblog.eventstore import failpoint
 from joblog.eventstore.append import Append, EventRow
@@ -38,11 +42,13 @@ from joblog.projections.transfer.export import export
 from joblog.projections.transfer.manifest import manifest_of
 from joblog.projections.transfer.offline import check_export
 from joblog.projections.transfer.take_in import import_log
+from tests import postgres_server as servers
 from tests.faults import rig
 from tests.faults.rig import Report
 
 LIFE: Final = 40  #: kills in one folder
 POINTS: Final = failpoint.FOLLOWER_POINTS
+POSTGRES_POINTS: Final = tuple(point for point in POINTS if not point.startswith("restore."))
 #: How often the work that leads to a point passes it at least.
 PASSES: Final = {"tree": 3, "consumer": 3, "export.chunk": 2}
 SIGNER: Final = Signer("rig", bytes(32))
@@ -59,6 +65,8 @@ def small() -> None:
 class Place:
     """A folder with a log, and what its followers make of it."""
 
+    points: tuple[str, ...] = POINTS
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.url = f"sqlite:///{folder / 'joblog.db'}"
@@ -68,6 +76,14 @@ class Place:
 
     def store(self, path: Path | None = None) -> Any:
         return closing(open_store(self.url if path is None else f"sqlite:///{path}"))
+
+    def target(self) -> Any:
+        """The log that takes an export in."""
+        return self.store(self.imported)
+
+    def empty_target(self) -> None:
+        for path in self.folder.glob("imported.db*"):
+            path.unlink()
 
     # -- work: each leads to the points of its group ---------------------------------------------------------------------
 
@@ -104,12 +120,11 @@ class Place:
         for path in (source, manifest_of(source)):
             path.unlink(missing_ok=True)
         export(store, source)
-        with self.store(self.imported) as target:
-            if target.head():
-                target.close()
-                for path in self.folder.glob("imported.db*"):
-                    path.unlink()
-        with self.store(self.imported) as target:
+        with self.target() as target:
+            is_empty = not target.head()
+        if not is_empty:
+            self.empty_target()
+        with self.target() as target:
             import_log(target, MAPPER, source)
 
     def do_backup(self, store: Store) -> None:
@@ -136,8 +151,7 @@ class Place:
             self._judge_consumer(store)
             if manifest_of(self.exported).exists():
                 assert not check_export(self.exported).findings, "an export that is not whole has a manifest"
-            if self.imported.exists():
-                self._judge_import(store)
+            self._judge_import(store)
         for path in (self.restored, *self.folder.glob("restored.db.replaced-*Z")):
             if path.exists():
                 with self.store(path) as store:
@@ -158,9 +172,39 @@ class Place:
         assert committed <= (row.position if row else 0) <= seen or not seen, f"S16: {row} after {committed}"
 
     def _judge_import(self, store: Store) -> None:
-        with self.store(self.imported) as target:
+        with self.target() as target:
             head = target.head()
             assert head == 0 or target.log(0, head) == store.log(0, head), "an import is not what was exported"
+
+
+class PostgresPlace(Place):
+    """The same on two databases of the test run's server."""
+
+    points = POSTGRES_POINTS
+
+    def __init__(self, folder: Path, url: str, imported: str) -> None:
+        super().__init__(folder)
+        self.url, self._imported = url, imported
+
+    def target(self) -> Any:
+        return closing(open_store(self._imported))
+
+    def empty_target(self) -> None:
+        with psycopg.connect(self._imported.replace("+psycopg", ""), autocommit=True) as driver:
+            driver.execute("DROP SCHEMA public CASCADE")
+            driver.execute("CREATE SCHEMA public")
+
+
+@contextmanager
+def sqlite_place() -> Iterator[Place]:
+    with rig.scratch() as folder:
+        yield Place(folder)
+
+
+@contextmanager
+def postgres_place() -> Iterator[Place]:
+    with rig.scratch() as folder, servers.fresh_database() as url, servers.fresh_database() as imported:
+        yield PostgresPlace(folder, url, imported)
 
 
 def grow(store: Store, count: int) -> None:
@@ -182,20 +226,27 @@ def victim(place: Place, point: str, passes: int, proof: Path) -> None:
     place.work(point.split(".", maxsplit=1)[0])
 
 
-def run(report: Report, *, kills: int, life: int = LIFE) -> Report:
+def run(
+    report: Report,
+    *,
+    kills: int,
+    make: Callable[[], AbstractContextManager[Place]] = sqlite_place,
+    life: int = LIFE,
+) -> Report:
     """Kill until *kills* have been proven."""
     small()
     chance = random.Random(report.seed)
     with rig.timed(report):
         while report.fired.total() < kills and not report.failed:
-            with rig.scratch() as folder:
-                _live(report, Place(folder), chance, min(life, kills - report.fired.total()))
+            with make() as place:
+                _live(report, place, chance, min(life, kills - report.fired.total()))
     return report
 
 
 def _live(report: Report, place: Place, chance: random.Random, count: int) -> None:
     errors, proof = place.folder / "errors", place.folder / "proof"
-    order = [point for _ in range(count // len(POINTS) + 1) for point in chance.sample(POINTS, len(POINTS))]
+    points = place.points
+    order = [point for _ in range(count // len(points) + 1) for point in chance.sample(points, len(points))]
     for point in order[:count]:
         passes = chance.randint(1, PASSES.get(point, PASSES.get(point.split(".", maxsplit=1)[0], 1)))
         name = f"seed {report.seed}, run {report.runs}, {point} pass {passes}"
