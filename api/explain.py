@@ -6,7 +6,7 @@ Each reason has a stable code, a sentence, and where it is known since when and 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from ..domain import events as e
@@ -41,11 +41,15 @@ class Reason:
         return {"code": self.code, "text": self.text, "until": iso(self.until), "evidence": self.evidence}
 
 
-def _all_seen(_: JobRow) -> bool:
+_CHILDREN: Final = 100  #: of those that still go on, are looked at
+
+
+def all_seen(_: JobRow) -> bool:
+    """For who may see everything."""
     return True
 
 
-def reasons(log: JobLog, row: JobRow, sees: Sees = _all_seen) -> list[Reason]:
+def reasons(log: JobLog, row: JobRow, sees: Sees = all_seen) -> list[Reason]:
     """Everything that keeps a job from going on, or what it is doing; another job is named only to who *sees* it."""
     if row.get("in_outbox"):
         return [Reason("in-outbox", "It is in the outbox: the next worker to look there moves it into the log.")]
@@ -102,14 +106,16 @@ def _not_due(log: JobLog, row: JobRow, sees: Sees) -> Iterator[Reason]:
 
 def _child(log: JobLog, row: JobRow, sees: Sees) -> Reason:
     """Which child a parent waits for."""
-    rows = log.store.jobs(log.store.children(row["id"])).values()
-    going = [child for child in rows if child["status"] not in ENDED]
+    ids = inspection.children(log.store, row["id"], limit=_CHILDREN + 1, going=True)
+    rows = log.store.jobs(ids)
+    going = [rows[one] for one in ids if one in rows and rows[one]["status"] not in ENDED]
     if not going:
         return Reason("waiting-for-child", "Its child has ended; it goes on as soon as a worker looks.", row["due_at"])
     if not sees(going[0]):
         return Reason("waiting-for-child", "It waits for its child.")
     first = f"job {going[0]['id']} ({clean(going[0]['kind'])}), which is {going[0]['status']}"
-    more = f", and {len(going) - 1:,} more" if len(going) > 1 else ""
+    count = f"{_CHILDREN:,} or more" if len(going) > _CHILDREN else f"{len(going) - 1:,} more"
+    more = f", and {count}" if len(going) > 1 else ""
     return Reason("waiting-for-child", f"It waits for its child, {first}{more}.")
 
 

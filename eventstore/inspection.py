@@ -133,6 +133,27 @@ def last_of(store: Store, stream_id: UUID, topic: str, *, after: int = 0, before
     return EventRow(*found[0]) if found else None
 
 
+def children(
+    store: Store, parent_id: UUID, *, after: UUID | None = None, limit: int, going: bool = False
+) -> list[UUID]:
+    """The jobs that a job has spawned, by id, behind *after*; *going*: those that have not ended."""
+    parity = store.state().generation % 2
+    where = "parent_id = ? AND parent_id <> '' AND id > ?"
+    where += " AND status IN ('queued', 'running', 'waiting', 'paused')" if going else ""
+    sql = f"SELECT id FROM jobs_{parity} WHERE {where} ORDER BY id LIMIT ?"
+    least = _id(store, after or UUID(int=0))
+    return [_uuid(row[0]) for row in _rows(store, sql, str(parent_id), least, limit)]
+
+
+def first_positions(store: Store, stream_ids: Sequence[UUID]) -> dict[UUID, int]:
+    """Where each of these streams begins in the log."""
+    if not stream_ids:
+        return {}
+    marks = ", ".join("?" * len(stream_ids))
+    sql = f"SELECT stream_id, position FROM events WHERE version = 1 AND stream_id IN ({marks})"
+    return {_uuid(row[0]): row[1] for row in _rows(store, sql, *(_id(store, one) for one in stream_ids))}
+
+
 # -- leases and gates ------------------------------------------------------------------------------------------------
 
 

@@ -137,7 +137,7 @@ def _jobs(parity: int) -> sa.Table:
     _index(f"{name}_due", c.due_at, c.id, where=waiting)
     _index(f"{name}_suspects", c.queue, c.crashes, where=sa.and_(c.ready == 1, c.crashes > 0))
     _index(f"{name}_blocked", c.exclusive_key, c.priority, c.due_at, c.id, where=c.blocked == 1)
-    _index(f"{name}_parent", c.parent_id, where=c.parent_id != "")
+    _index(f"{name}_parent", c.parent_id, c.id, where=c.parent_id != "")
     _index(f"{name}_status", c.status, c.created_at, c.id)
     # Pages of lists, newest first: one index for each filter, none counts or skips rows.  They are partial so that a claim,
     # which never says that a kind is not empty, can't be planned on one of them.

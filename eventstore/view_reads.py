@@ -71,6 +71,12 @@ class SqlViews(ViewRebuilds):
             for name, value in values.items():
                 parts.append(f'"{name}" {sign} {mark}')
                 bound.append(self.store.to_id(value) if isinstance(table.c[name].type, Id16) else value)
+        if select.behind is not None:
+            names = ", ".join(f'"{name}"' for name in select.order)
+            parts.append(f"({names}) > ({', '.join(mark for _ in select.behind)})")
+            is_id = [isinstance(table.c[name].type, Id16) for name in select.order]
+            pairs = zip(select.behind, is_id, strict=True)
+            bound += [self.store.to_id(value) if is_one else value for value, is_one in pairs]
         if select.contains is not None:
             name, text = select.contains
             found = "instr" if self.store.dialect == "sqlite" else "strpos"

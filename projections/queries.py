@@ -212,14 +212,24 @@ def security(store: Store, *, limit: int = 25, below: int | None = None) -> list
 
 
 def schedule(
-    store: Store, *, limit: int = 25, before: datetime | None = None, after: datetime | None = None, **equal: str | None
+    store: Store,
+    *,
+    limit: int = 25,
+    before: datetime | None = None,
+    after: datetime | None = None,
+    behind: tuple[int, UUID] | None = None,
+    **equal: str | None,
 ) -> list[Row]:
-    """What is due, the first at the front; *equal* narrows by queue, kind, tenant or status."""
+    """What is due, the first at the front; *equal* narrows by queue, kind, tenant or status.
+
+    *behind*: the page behind this (due_at, job_id).
+    """
     select = Select(
         v.due_jobs,
         equal={name: value for name, value in equal.items() if value is not None},
         least={} if after is None else {"due_at": micros(after)},
         below={} if before is None else {"due_at": micros(before)},
+        behind=behind,
         order=("due_at", "job_id"),
         limit=limit,
     )

@@ -52,6 +52,7 @@ OF_CODE: Final[dict[str, Exit]] = {
     "unauthorized": Exit.NOT_FOUND,
     "scope-missing": Exit.NOT_FOUND,
     "overloaded": Exit.TRY_AGAIN,
+    "view-behind": Exit.TRY_AGAIN,
     "unexpected": Exit.FAILED,
     "wrong-state": Exit.CONFLICT,
     "lease-held": Exit.CONFLICT,

@@ -29,14 +29,16 @@ SCOPES: Final = {
     "jobs:read": "see jobs, their events, units and reasons",
     "jobs:write": "submit jobs",
     "jobs:control": "pause, resume, cancel and retry jobs",
-    "queues:control": "pause, resume and limit queues",
+    "queues:control": "pause, resume and limit queues; open, close and limit gates",
     "workers": "claim jobs and work on them",
     "feed:read": "follow the log",
+    "audit": "verify and export the log",
+    "projections:admin": "rebuild and compare what is derived from the log",
     "metrics": "read the metrics",
     "admin": "everything",
 }
 #: About all tenants: no token that is bound to one may have them.
-WHOLE: Final = frozenset({"queues:control", "workers", "metrics", "admin"})
+WHOLE: Final = frozenset({"queues:control", "workers", "audit", "projections:admin", "metrics", "admin"})
 COOKIE: Final = "__Host-joblog"
 SESSION: Final = timedelta(hours=12)
 SIGN_IN: Final = timedelta(minutes=10)

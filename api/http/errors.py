@@ -59,6 +59,12 @@ class StaleCursorError(RequestRefusedError):
     code = "stale-cursor"
 
 
+class ViewBehindError(RequestRefusedError):
+    """A question about the past that the view of job versions can't answer yet."""
+
+    code = "view-behind"
+
+
 class RouteNotFoundError(RequestRefusedError):
     """No such path."""
 

@@ -8,7 +8,7 @@ import orjson
 from aiohttp import web
 
 from ...domain.errors import StoreError
-from . import cursors
+from .. import cursors
 from .errors import OverloadedError
 from .feed import PAGE
 from .route import Answer

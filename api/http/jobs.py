@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
-from ...domain.errors import UnknownEventError
+from ...domain.errors import JobNotFoundError
 from ...eventstore import inspection
-from .. import attempts, explain, history, shapes
-from . import cursors
+from .. import attempts, documents, job_list, past, shapes
 from .route import Answer, etag
 
 if TYPE_CHECKING:
@@ -17,55 +15,76 @@ if TYPE_CHECKING:
     from ...eventstore.store import JobRow
     from .route import Call
 
-_PRIVATE = "private, no-cache"
+_PRIVATE: Final = "private, no-cache"
+_FOREVER: Final = "private, max-age=31536000, immutable"
+unit_document = documents.unit
+
+
+def filters_of(call: Call) -> dict[str, Any] | None:
+    """What a list is narrowed to; None if the caller can see nothing of it anyway."""
+    query, who = call.query, call.principal
+    if (who.tenant and query.tenant not in {None, who.tenant}) or (who.owner and query.owner not in {None, who.owner}):
+        return None
+    return {
+        "status": None if query.status is None else query.status.value,
+        "kind": query.kind,
+        "queue": query.queue,
+        "tenant": who.tenant or query.tenant,
+        "owner": who.owner or query.owner,
+    }
 
 
 def list_jobs(call: Call) -> Answer:
     """A page of jobs, newest first; `next` and the Link header give the neighbours."""
+    if call.query.at:
+        return _list_past(call)
     state = call.log.store.state()
     tag = f'W/"{state.epoch}.{state.generation}.{state.head}"'
     headers = {"ETag": tag, "Cache-Control": _PRIVATE}
     if call.is_known(tag):
         return Answer(None, 304, headers)
+    if call.query.id:
+        found = job_list.beginning(
+            call.log, call.query.id.replace("-", ""), call.principal.sees, limit=call.query.limit
+        )
+        items = [shapes.of_row(row) for row in found]
+        return Answer({"items": items, "next": None, "position": state.head}, headers=headers)
     page = JobList(call)
     if links := page.links():
         headers["Link"] = ", ".join(links)
-    items = [shapes.of_row(row) for row in page.rows]
-    return Answer({"items": items, "next": page.next, "position": state.head}, headers=headers)
+    return Answer(page.document(state.head), headers=headers)
 
 
-class JobList:
+def _list_past(call: Call) -> Answer:
+    """The list as it stood at a position or an instant."""
+    query, at = call.query, past.position_of(call.log, call.query.at)
+    filters = filters_of(call)
+    headers = {"Cache-Control": _FOREVER if query.at.isdecimal() else _PRIVATE}
+    if filters is None:
+        return Answer({"items": [], "next": None, "position": at}, headers=headers)
+    made = past.page(call.log, at, filters, call.principal.sees, limit=query.limit, cursor=query.cursor)
+    if made["next"] is not None:
+        kept = {name: value for name, value in filters.items() if value is not None}
+        onward = urlencode({**kept, "at": at, "limit": query.limit, "cursor": made["next"]})
+        headers["Link"] = f'<{call.request.path}?{onward}>; rel="next"'
+    return Answer(made, headers=headers)
+
+
+class JobList(job_list.JobPage):
     """One page of jobs that the caller may see, with the places of its neighbours."""
 
     def __init__(self, call: Call) -> None:
-        query, who = call.query, call.principal
-        self.filters: dict[str, Any] = {
-            "status": None if query.status is None else query.status.value,
-            "kind": query.kind,
-            "queue": query.queue,
-            "tenant": who.tenant or query.tenant,
-            "owner": who.owner or query.owner,
-        }
-        self.limit, self._path = query.limit, call.request.path
-        place = cursors.decode(query.cursor, self.filters) if query.cursor else None
-        edge = None if place is None else (place.at, place.id)
-        back = place is not None and place.back
-        # A filter for what the caller can't see anyway finds nothing.
-        hidden = (who.tenant and query.tenant not in {None, who.tenant}) or (
-            who.owner and query.owner not in {None, who.owner}
-        )
-        found: list[JobRow] = []
-        if not hidden:
-            before, after = (None, edge) if back else (edge, None)
-            found = call.log.store.find_jobs(**self.filters, before=before, after=after, limit=self.limit + 1)
-        over = len(found) > self.limit
-        self.rows = found[1:] if over and back else found[: self.limit]
-        has_next, has_previous = (True, over) if back else (over, place is not None)
-        self.next = self._place(self.rows[-1], back=False) if self.rows and has_next else None
-        self.previous = self._place(self.rows[0], back=True) if self.rows and has_previous else None
-
-    def _place(self, row: JobRow, *, back: bool) -> str:
-        return cursors.encode(cursors.Place(row["created_at"], row["id"], back), self.filters)
+        filters, query = filters_of(call), call.query
+        self._path = call.request.path
+        if filters is None:
+            self.filters, self.limit = {}, query.limit
+            self.rows: list[JobRow] = []
+            self.next = self.previous = None
+            return
+        after = None
+        if query.after is not None and not query.cursor:
+            after = call.row_of(query.after)
+        super().__init__(call.log, filters, limit=query.limit, cursor=query.cursor, after=after)
 
     def url(self, cursor: str) -> str:
         """The list from another place."""
@@ -79,64 +98,46 @@ class JobList:
 
 
 def get_job(call: Call) -> Answer:
-    """One job; with If-None-Match a poll costs one look at its row."""
+    """One job; with If-None-Match a poll costs one look at its row, with `at` it is as it stood then."""
     row = call.row()
+    if call.query.at:
+        return _past_job(call, row)
     headers = {"Cache-Control": _PRIVATE}
     if row.get("in_outbox"):
-        return Answer(job_document(call, row), headers=headers)
+        return Answer(documents.job(call.log, row), headers=headers)
     headers["ETag"] = etag(row["version"])
     if call.is_known(headers["ETag"]):
         return Answer(None, 304, headers)
-    return Answer(job_document(call, row), headers=headers)
+    return Answer(documents.job(call.log, row), headers=headers)
 
 
-def job_document(call: Call, row: JobRow) -> dict[str, Any]:
-    """A job as the log and its events tell it.
-
-    Without the seconds left of its lease: they change without the job's version, by which the answer is known.
-    """
-    if row.get("in_outbox"):
-        return shapes.of_job(row, None, None, call.log.store)
-    store = call.log.store
-    made = shapes.of_job(row, replayed(call, row), store.lease(row["id"]), store)
-    if made["lease"] is not None:
-        made["lease"].pop("seconds_left")
-    return made
+def _past_job(call: Call, row: JobRow) -> Answer:
+    at = past.position_of(call.log, call.query.at)
+    made = past.job(call.log, row, at)
+    if made is None:
+        raise JobNotFoundError(row["id"])
+    unknown = dict.fromkeys(
+        ("args", "cursor", "tallies", "result", "errors", "errors_dropped", "cycle", "unit", "lease")
+    )
+    headers = {"Cache-Control": _FOREVER if call.query.at.isdecimal() else _PRIVATE}
+    return Answer(made | unknown, headers=headers)
 
 
 def replayed(call: Call, row: JobRow) -> Job | None:
     """The job as its events tell it; None if newer code wrote some."""
-    try:
-        return call.log.job(row["id"])
-    except UnknownEventError:
-        return None
+    return documents.replayed(call.log, row)
 
 
 def job_events(call: Call) -> Answer:
     """Events of a job as stored, oldest first."""
-    row = call.row()
     query = call.query
-    found = inspection.stream(call.log.store, row["id"], after=query.after, limit=query.limit + 1)
-    page = found[: query.limit]
-    following = page[-1].version if len(found) > query.limit else None
-    return Answer({"items": [shapes.of_event(event, stream_key="job") for event in page], "next": following})
+    return Answer(documents.events(call.log, call.row()["id"], after=query.after, limit=query.limit))
 
 
 def job_units(call: Call) -> Answer:
     """Finished units with their evidence, by key."""
-    row = call.row()
     query = call.query
-    found = inspection.units(call.log.store, row["id"], after=query.after, limit=query.limit + 1)
-    page = found[: query.limit]
-    following = page[-1][0] if len(found) > query.limit else None
-    return Answer({"items": [unit_document(*one) for one in page], "next": following})
-
-
-def unit_document(unit: str, version: int, state: bytes) -> dict[str, Any]:
-    """A finished unit."""
-    data = json.loads(state)
-    time = str(data["timestamp"]).replace("+00:00", "Z")
-    return {"unit": unit, "version": version, "time": time, "evidence": data.get("evidence")}
+    return Answer(documents.units(call.log, call.row()["id"], after=query.after, limit=query.limit))
 
 
 def job_attempts(call: Call) -> Answer:
@@ -146,26 +147,24 @@ def job_attempts(call: Call) -> Answer:
 
 def job_history(call: Call) -> Answer:
     """The turning points of a job's life, with the units between them counted."""
-    return Answer({"items": [turn.document() for turn in history.turns(call.log, call.row()["id"])]})
+    return Answer(documents.turns(call.log, call.row()["id"]))
+
+
+def job_lease(call: Call) -> Answer:
+    """Who holds the job now, and for how long."""
+    return Answer(documents.lease(call.log, call.row()["id"]))
 
 
 def job_children(call: Call) -> Answer:
-    """The jobs that this one spawned, at most 200."""
-    store, row = call.log.store, call.row()
-    ids = [] if row.get("in_outbox") else store.children(row["id"])[:200]
-    rows = store.jobs(ids)
-    items = [shapes.of_row(rows[one]) for one in ids if one in rows and call.principal.sees(rows[one])]
-    return Answer({"items": items, "next": None, "position": store.head()})
+    """The jobs that this one spawned, by id; `next` goes on."""
+    store, row, query = call.log.store, call.row(), call.query
+    ids = inspection.children(store, row["id"], after=query.after, limit=query.limit + 1)
+    rows = store.jobs(ids[: query.limit])
+    items = [shapes.of_row(rows[one]) for one in ids[: query.limit] if one in rows and call.principal.sees(rows[one])]
+    following = str(ids[query.limit - 1]) if len(ids) > query.limit else None
+    return Answer({"items": items, "next": following, "position": store.head()})
 
 
 def job_why(call: Call) -> Answer:
     """Why the job stands where it stands."""
-    return Answer(why_document(call, call.row()))
-
-
-def why_document(call: Call, row: JobRow) -> dict[str, Any]:
-    """The conditions of a claim, evaluated one by one for this job."""
-    found = explain.reasons(call.log, row, call.principal.sees)
-    text = explain.paragraph(row, found)
-    reasons = [one.document() for one in found]
-    return {"id": str(row["id"]), "status": row["status"], "text": text, "reasons": reasons}
+    return Answer(documents.why(call.log, call.row(), call.principal.sees))

@@ -30,7 +30,8 @@ def build(routes: Sequence[Route], version: str) -> dict[str, Any]:
     shown = [route for route in routes if not route.page]
     kinds: list[Any] = [Problem]
     for route in shown:
-        kinds += [kind for kind in (route.answer, route.body, route.query) if kind is not None and kind is not Nothing]
+        answers = (route.answer, *(kind for _, kind in route.other))
+        kinds += [kind for kind in (*answers, route.body, route.query) if kind is not None and kind is not Nothing]
     schemas, components = msgspec.json.schema_components(list(dict.fromkeys(kinds)), ref_template=_REF)
     by_kind = dict(zip(dict.fromkeys(kinds), schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
@@ -71,7 +72,7 @@ def _operation(route: Route, by_kind: dict[Any, Any], components: dict[str, Any]
     parameters = [*_in_path(route), *_in_query(route, components), *_in_headers(route)]
     if parameters:
         made["parameters"] = parameters
-    if route.body is not None:
+    if route.body is not None and route.body is not Nothing:
         made["requestBody"] = {
             "content": {"application/json": {"schema": by_kind[route.body]}},
             "required": _needed(route.body),
@@ -124,6 +125,8 @@ def _responses(route: Route, by_kind: dict[Any, Any]) -> dict[str, Any]:
         str(status): {"description": "Done."} | ({} if status == NO_CONTENT else {"content": content})
         for status in (route.status, *route.other_status)
     }
+    for status, kind in route.other:
+        made[str(status)] = {"description": "Done.", "content": {route.media: {"schema": by_kind[kind]}}}
     made["default"] = {
         "description": "A refusal.",
         "content": {"application/problem+json": {"schema": {"$ref": _REF.format(name="Problem")}}},

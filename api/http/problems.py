@@ -22,6 +22,7 @@ RETRY_AFTER: Final = {
     "store-busy": 1,
     "store-unavailable": 2,
     "overloaded": 1,
+    "view-behind": 1,
     "outcome-unknown": 1,
     "epoch-changed": 1,
 }

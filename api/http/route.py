@@ -54,6 +54,7 @@ class Route:
     body: type[msgspec.Struct] | None = None
     status: int = 200
     other_status: tuple[int, ...] = ()  #: more good answers
+    other: tuple[tuple[int, Any], ...] = ()  #: more good answers, each of a type of its own
     whole: bool = False  #: about all tenants
     needs_key: bool = False
     on_loop: bool = False
@@ -127,9 +128,13 @@ class Call:
 
     def row(self) -> JobRow:
         """The row of the job in the path, if it is theirs to see; else it is as if there were none."""
-        row = self.log.row(self.job_id)
+        return self.row_of(self.job_id)
+
+    def row_of(self, job_id: UUID) -> JobRow:
+        """The same of any job."""
+        row = self.log.row(job_id)
         if not self.principal.sees(row):
-            raise JobNotFoundError(self.job_id)
+            raise JobNotFoundError(job_id)
         return row
 
     @property

@@ -5,11 +5,24 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ..web.routes import PAGES
-from . import documents, following, holders, jobs, metrics, protocol, status, submitting, views
+from . import (
+    chores,
+    documents,
+    exporting,
+    following,
+    gates,
+    holders,
+    jobs,
+    metrics,
+    protocol,
+    status,
+    submitting,
+    views,
+)
 from . import service_types as s
 from . import types as t
 from . import view_types as v
-from .route import Route
+from .route import Nothing, Route
 
 _JOB: Final = "/api/v1/jobs/{id}"
 _CLAIM: Final = "/api/v1/claims/{id}"
@@ -47,12 +60,13 @@ API: Final[tuple[Route, ...]] = (
         body=t.NewJobs,
         on_loop=True,
     ),
-    Route("GET", _JOB, "jobs:read", jobs.get_job, "Look at a job", t.Job),
+    Route("GET", _JOB, "jobs:read", jobs.get_job, "Look at a job", t.Job, query=t.AsOf),
     Route("GET", f"{_JOB}/events", "jobs:read", jobs.job_events, "Its events", t.EventPage, query=t.AfterVersion),
     Route("GET", f"{_JOB}/units", "jobs:read", jobs.job_units, "Its finished units", t.UnitPage, query=t.AfterUnit),
     Route("GET", f"{_JOB}/attempts", "jobs:read", jobs.job_attempts, "Its attempts", t.Attempts),
     Route("GET", f"{_JOB}/history", "jobs:read", jobs.job_history, "Its turning points", t.History),
-    Route("GET", f"{_JOB}/children", "jobs:read", jobs.job_children, "The jobs that it spawned", t.JobPage),
+    Route("GET", f"{_JOB}/lease", "jobs:read", jobs.job_lease, "Who holds it", t.LeaseNow),
+    Route("GET", f"{_JOB}/children", "jobs:read", jobs.job_children, "Its children", t.JobPage, query=t.AfterJob),
     Route("GET", f"{_JOB}/why", "jobs:read", jobs.job_why, "Why it stands where it stands", t.Why),
     Route(
         "POST",
@@ -62,6 +76,18 @@ API: Final[tuple[Route, ...]] = (
         "Command a job",
         t.Commanded,
         body=t.Command,
+        needs_key=True,
+    ),
+    Route(
+        "POST",
+        "/api/v1/bulk",
+        "jobs:control",
+        chores.bulk_jobs,
+        "Command many jobs",
+        t.Submitted,
+        body=t.BulkCommand,
+        status=202,
+        other=((200, t.DryRun),),
         needs_key=True,
     ),
     # queues, workers, leases
@@ -104,8 +130,65 @@ API: Final[tuple[Route, ...]] = (
         for method, path, handler, summary, answer, more in _CONSUMERS
     ),
     # what is derived from it
-    Route("GET", "/api/v1/gates", "jobs:read", views.list_gates, "List gates", v.Gates, whole=True),
+    Route(
+        "GET", "/api/v1/schedule", "jobs:read", views.list_schedule, "What is due", v.Schedule, query=v.ScheduleQuery
+    ),
+    Route("GET", "/api/v1/gates", "jobs:read", gates.list_gates, "List gates", v.Gates, whole=True),
+    *(
+        Route("POST", path, "queues:control", handler, summary, v.OneGate, body=body, needs_key=True, whole=True)
+        for path, handler, summary, body in (
+            ("/api/v1/gates/{gate:.+}/open", gates.open_gate, "Open a gate", v.OpenGate),
+            ("/api/v1/gates/{gate:.+}/close", gates.close_gate, "Close a gate", v.CloseGate),
+            ("/api/v1/gates/{gate:.+}/limit", gates.limit_gate, "Limit a gate", v.LimitGate),
+        )
+    ),
     Route("GET", "/api/v1/projections", "jobs:read", views.list_projections, "List views", v.Projections, whole=True),
+    Route(
+        "POST",
+        "/api/v1/projections/{name:jobs|counters|versions|recovery|security|failures|schedule}/{action:rebuild|diff}",
+        "projections:admin",
+        chores.care_for_projection,
+        "Rebuild or compare a view",
+        t.Submitted,
+        body=Nothing,
+        status=202,
+        needs_key=True,
+        whole=True,
+    ),
+    Route(
+        "POST",
+        "/api/v1/verify",
+        "audit",
+        chores.verify_log,
+        "Verify the log",
+        v.Verification,
+        body=v.VerifyRange,
+        other=((202, t.Submitted),),
+        needs_key=True,
+        whole=True,
+    ),
+    Route(
+        "GET",
+        "/api/v1/export",
+        "audit",
+        exporting.export_log,
+        "Export the log",
+        query=v.ExportRange,
+        whole=True,
+        on_loop=True,
+        media=exporting.NDJSON,
+    ),
+    Route(
+        "GET",
+        "/api/v1/export/manifest",
+        "audit",
+        exporting.export_manifest,
+        "What an export comes to",
+        dict,
+        query=v.ManifestRange,
+        whole=True,
+        on_loop=True,
+    ),
     Route(
         "GET",
         "/api/v1/recovery",

@@ -37,6 +37,7 @@ class Service:
     """The log, the threads that ask it, and who is connected."""
 
     def __init__(self, log: JobLog, jobs: Jobs, settings: ServiceSettings | None = None) -> None:
+        from .chores import Chores
         from .feed import Feed
         from .metrics import Requests
 
@@ -46,6 +47,7 @@ class Service:
         self.guard = Guard(self.limits, log.clock.monotonic, exempt=self.settings.proxies.trusts)
         self.requests = Requests()
         self.feed = Feed(self)
+        self.chores = Chores(log)
         self.draining = False
         self.began_at = log.now()
         self._pool = ThreadPoolExecutor(self.limits.threads, thread_name_prefix="joblog-http")
@@ -71,6 +73,8 @@ class Service:
         """Begin to follow the log and to watch connections."""
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self.guard.watch()), loop.create_task(self.feed.run())]
+        if not self.settings.read_only:
+            self._tasks.append(loop.create_task(self.ask(self.chores.look)))
 
     async def drain(self) -> None:
         """End what would wait for ever."""
@@ -82,6 +86,7 @@ class Service:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.get_running_loop().run_in_executor(self._pool, self.chores.stop)
         self._pool.shutdown()
 
     async def still(self, principal: Principal, scope: str) -> bool:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ...domain.errors import InvalidFieldError, JobLogError
 from ...domain.spec import JobSpec
 from ...eventstore.clock import pause_soon
-from .jobs import job_document
+from .. import documents
+from .chores import check_kind
 from .route import Answer, etag
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ _STANDING: Final = frozenset({"completed", "failed", "cancelled", "paused"})
 def spec_of(call: Call, body: NewJob, key: str) -> JobSpec:
     """The job that a body describes; a kind that is registered here is checked against its declared type."""
     who = call.principal
+    check_kind(body.kind)
     if who.tenant and body.tenant not in {None, who.tenant}:
         raise InvalidFieldError("tenant", "not the token's own", f"leave it out, or give {who.tenant!r}")
     if who.owner and body.owner not in {None, who.owner}:
@@ -77,24 +79,13 @@ async def submit_job(call: Call) -> Answer:
         row = await _stands(call, made, seconds)
         headers["Preference-Applied"] = f"wait={seconds:g}"
         if row["status"] not in _STANDING:
-            return Answer(_answer(spec, made), 202, headers)
+            return Answer(documents.submitted(spec, made), 202, headers)
         if not row.get("in_outbox"):
             headers["ETag"] = etag(row["version"])
-        return Answer(await call.service.ask(job_document, call, row), 200, headers)
+        return Answer(await call.service.ask(documents.job, call.log, row), 200, headers)
     if made.created:
         headers["ETag"] = etag(1)
-    return Answer(_answer(spec, made), 201 if made.created else 200, headers)
-
-
-def _answer(spec: JobSpec, made: Submitted) -> dict[str, Any]:
-    return {
-        "id": str(made.job_id),
-        "created": made.created,
-        "position": made.position,
-        "kind": spec.kind,
-        "queue": spec.queue,
-        "key": spec.key,
-    }
+    return Answer(documents.submitted(spec, made), 201 if made.created else 200, headers)
 
 
 def _wished(call: Call) -> float | None:
@@ -134,7 +125,7 @@ async def submit_jobs(call: Call) -> Answer:
             items.append({"code": made.code, "error": str(made)})
         else:
             created += made.created
-            items.append(_answer(spec, made))
+            items.append(documents.submitted(spec, made))
     refused = sum("error" in item for item in items)
     return Answer({"items": items, "created": created, "refused": refused})
 
@@ -156,15 +147,7 @@ def command_job(call: Call) -> Answer:
         **more,
     )
     headers = {"ETag": etag(made.version)} | ({"Idempotency-Replayed": "true"} if made.repeated else {})
-    document = {
-        "id": str(row["id"]),
-        "action": action,
-        "status": made.status,
-        "wish": made.wish,
-        "version": made.version,
-        "repeated": made.repeated,
-    }
-    return Answer(document, headers=headers)
+    return Answer(documents.commanded(action, made), headers=headers)
 
 
 def command_queue(call: Call) -> Answer:

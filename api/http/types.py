@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
@@ -68,6 +68,12 @@ class Lease(Struct):
     token: int
 
 
+class HeldNow(Lease):
+    """A lease as it stands now."""
+
+    seconds_left: float
+
+
 class Job(JobItem, kw_only=True):
     """A job, with what only its events know (null where they are of a newer joblog)."""
 
@@ -90,9 +96,30 @@ class JobPage(Struct):
     position: int
 
 
+At = Annotated[
+    str,
+    Meta(
+        max_length=40,
+        description="A position of the log, or an instant: jobs as they stood then; what is not known of it is null.",
+    ),
+]
+
+
 class JobFilters(Struct, kw_only=True, forbid_unknown_fields=True):
     """Which jobs."""
 
+    id: (
+        Annotated[
+            str,
+            Meta(
+                pattern=r"^[0-9a-fA-F][0-9a-fA-F-]{3,35}$",
+                description="How the id begins, in four or more digits; goes alone.",
+            ),
+        ]
+        | None
+    ) = None
+    at: At = ""
+    after: Annotated[UUID, Meta(description="The page behind this job; instead of a cursor.")] | None = None
     status: Status | None = None
     kind: Name | None = None
     queue: Name | None = None
@@ -100,6 +127,25 @@ class JobFilters(Struct, kw_only=True, forbid_unknown_fields=True):
     owner: Name | None = None
     limit: Limit = 25
     cursor: Cursor = ""
+
+
+class AsOf(Struct, kw_only=True, forbid_unknown_fields=True):
+    """When."""
+
+    at: At = ""
+
+
+class AfterJob(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Where to go on."""
+
+    after: UUID | None = None
+    limit: Limit = 100
+
+
+class LeaseNow(Struct):
+    """Who holds a job now, if somebody does."""
+
+    lease: HeldNow | None
 
 
 class NewJob(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -290,3 +336,49 @@ class Commanded(Struct):
     wish: str
     version: int
     repeated: bool
+
+
+# -- commands to many jobs -------------------------------------------------------------------------------------------
+
+
+class Chosen(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Which jobs: all that fit; of none is said, those that the command means something to."""
+
+    status: Status | None = None
+    kind: Name | None = None
+    queue: Name | None = None
+    tenant: Name | None = None
+    owner: Name | None = None
+
+
+class Expected(Struct, kw_only=True, forbid_unknown_fields=True):
+    """How many there may be; nothing is done if there are more."""
+
+    max: Count
+
+
+class BulkCommand(Struct, kw_only=True, forbid_unknown_fields=True):
+    """One command to the jobs of a filter, or to these."""
+
+    command: Literal["pause", "resume", "cancel", "retry"]
+    filter: Chosen | None = None
+    ids: Annotated[list[UUID], Meta(min_length=1, max_length=1000)] | None = None
+    reason: Text = ""
+    expect: Expected | None = None
+    dry_run: bool = False
+
+
+class Total(Struct):
+    """How many: exactly, or at least."""
+
+    value: int
+    relation: Literal["eq", "gte"]
+
+
+class DryRun(Struct):
+    """What a command would reach."""
+
+    command: str
+    total: Total
+    examples: list[JobItem]
+    position: int

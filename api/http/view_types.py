@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
-from .types import Count, Limit
+from .types import Count, Cursor, Limit, Name, Text
 
 
 class Gate(Struct):
@@ -31,6 +32,111 @@ class Gates(Struct):
     """Every gate that was ever used with limits, closed or set."""
 
     items: list[Gate]
+
+
+class OneGate(Gate):
+    """A gate after a command."""
+
+    resumed: int | UnsetType = UNSET
+
+
+class OpenGate(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Why; and whether the jobs that it had paused for more than a day start again."""
+
+    reason: Text = ""
+    resume: bool = False
+
+
+class CloseGate(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Why, and for how long: seconds, or until an instant."""
+
+    reason: Text = ""
+    seconds: Annotated[float, Meta(gt=0, le=604800)] | None = None
+    until: datetime | None = None
+
+
+class LimitGate(Struct, kw_only=True, forbid_unknown_fields=True):
+    """How many requests at once (null: any number), and how far apart."""
+
+    reason: Text = ""
+    slots: Count | UnsetType | None = UNSET
+    spacing_seconds: Annotated[float, Meta(ge=0, le=86400)] | UnsetType = UNSET
+
+
+class VerifyRange(Struct, kw_only=True, forbid_unknown_fields=True):
+    """What to verify: nothing for the whole log, a range, or one job."""
+
+    first: Annotated[int, Meta(ge=1, le=2**63 - 1)] | None = None
+    last: Annotated[int, Meta(ge=1, le=2**63 - 1)] | None = None
+    job: UUID | None = None
+
+
+class Finding(Struct):
+    """Something that is not as it was, and where."""
+
+    kind: str
+    first: int
+    last: int
+    text: str
+
+
+class Verification(Struct):
+    """What a verification came to; no findings is good."""
+
+    epoch: int
+    end: int
+    checked: int
+    tree: int
+    root: str | None
+    heads: int
+    proven: int
+    unsigned: int
+    findings: int
+    items: list[Finding]
+
+
+class ScheduleQuery(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Which of what is due."""
+
+    status: Literal["queued", "waiting"] | None = None
+    kind: Name | None = None
+    queue: Name | None = None
+    tenant: Name | None = None
+    limit: Limit = 25
+    cursor: Cursor = ""
+
+
+class DueJob(Struct):
+    """A job that is due, or will be."""
+
+    job: UUID
+    due_at: datetime
+    status: str
+    reason: str
+    kind: str
+    queue: str
+    tenant: str
+    priority: int
+
+
+class Schedule(Struct):
+    """What is due, the first at the front."""
+
+    items: list[DueJob]
+    next: str | None
+
+
+class ExportRange(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Which positions; by default all there are."""
+
+    first: Annotated[int, Meta(ge=1, le=2**63 - 1)] = 1
+    last: Annotated[int, Meta(ge=1, le=2**63 - 1)] | None = None
+
+
+class ManifestRange(ExportRange, kw_only=True, forbid_unknown_fields=True):
+    """And under which name the lines were kept."""
+
+    file: Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,100}$")] = "log.ndjson"
 
 
 class Projection(Struct):
@@ -60,6 +166,7 @@ class RecoveryQuery(Struct, kw_only=True, forbid_unknown_fields=True):
     filter: Literal["all", "done", "failed", "deleted"] = "all"
     q: Annotated[str, Meta(max_length=200, description="Literally, in event, detail and database.")] = ""
     page: Annotated[str, Meta(max_length=20)] = "1"
+    total: Annotated[Count, Meta(description="As an answer had it: then it is not counted again.")] | None = None
 
 
 class RecoveryRow(Struct):
@@ -100,6 +207,7 @@ class RecoveryReport(Struct):
     page: int
     pages: int
     position: int
+    head: int
 
 
 class SecurityQuery(Struct, kw_only=True, forbid_unknown_fields=True):

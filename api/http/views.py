@@ -1,28 +1,18 @@
-"""What is derived from the log, and who follows it: gates, views, the recovery report, security, consumers."""
+"""What is derived from the log, and who follows it: views, the recovery report, security, the schedule, consumers."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ...projections import queries
 from ...projections.feed import consumers
 from ...projections.feed.pages import Cursor
-from .. import gate_list
+from .. import cursors, documents
 from ..text import iso
-from . import cursors
 from .route import Answer
-from .view_types import RecoveryRow
 
 if TYPE_CHECKING:
     from .route import Call
-
-_REPORTED: Final = frozenset(RecoveryRow.__struct_fields__)
-_INSTANTS: Final = ("at", "recorded_at", "next_retry_at")
-
-
-def list_gates(call: Call) -> Answer:
-    """What passes each provider's gate, and until when it is closed."""
-    return Answer({"items": gate_list.items(call.log)})
 
 
 def list_projections(call: Call) -> Answer:
@@ -34,16 +24,9 @@ def list_projections(call: Call) -> Answer:
 
 def recovery_report(call: Call) -> Answer:
     """A page of ten rows, newest first; the only list that is counted, and that has numbered pages."""
-    query = call.query
-    found = queries.recovery_page(call.log.store, filter=query.filter, search=query.q, page=query.page)
-    document: dict[str, Any] = {"items": [_report(row) for row in found.rows], "total": found.total}
-    document |= {"page": found.window.page, "pages": found.window.pages, "position": found.position}
-    return Answer(document)
-
-
-def _report(row: dict[str, Any]) -> dict[str, Any]:
-    made = {str(name): value for name, value in row.items() if name in _REPORTED}  # names of columns are no plain text
-    return made | {name: iso(row[name]) for name in _INSTANTS}
+    query, store = call.query, call.log.store
+    found = queries.recovery_page(store, filter=query.filter, search=query.q, page=query.page, total=query.total)
+    return Answer(documents.recovery(found, store.head()))
 
 
 def list_security(call: Call) -> Answer:
@@ -59,22 +42,33 @@ def list_security(call: Call) -> Answer:
     return Answer({"items": items, "next": page[-1]["last_position"] if len(rows) > query.limit else None})
 
 
+def list_schedule(call: Call) -> Answer:
+    """What is due, the first at the front; `next` goes on behind the last one."""
+    query, who = call.query, call.principal
+    filters = {"status": query.status, "kind": query.kind, "queue": query.queue, "tenant": who.tenant or query.tenant}
+    place = cursors.decode(query.cursor, filters) if query.cursor else None
+    behind = None if place is None else (place.at, place.id)
+    if who.tenant and query.tenant not in {None, who.tenant}:
+        return Answer({"items": [], "next": None})
+    found = queries.schedule(call.log.store, limit=query.limit + 1, behind=behind, **filters)
+    page = found[: query.limit]
+    rows = call.log.store.jobs([one["job_id"] for one in page]) if who.owner else {}
+    items = [_due(one) for one in page if not who.owner or (one["job_id"] in rows and who.sees(rows[one["job_id"]]))]
+    last = cursors.Place(page[-1]["due_at"], page[-1]["job_id"]) if len(found) > query.limit else None
+    return Answer({"items": items, "next": None if last is None else cursors.encode(last, filters)})
+
+
+def _due(row: dict[str, Any]) -> dict[str, Any]:
+    plain = {name: row[name] for name in ("status", "reason", "kind", "queue", "tenant", "priority")}
+    return {"job": str(row["job_id"]), "due_at": iso(row["due_at"]), **plain}
+
+
 # -- consumers of the feed -------------------------------------------------------------------------------------------
 
 
 def list_consumers(call: Call) -> Answer:
     """Every named consumer and how far it is."""
-    return Answer({"items": [_consumer(one) for one in consumers.lags(call.log.store)]})
-
-
-def _consumer(one: consumers.Lag) -> dict[str, Any]:
-    return {
-        "name": one.name,
-        "cursor": str(one.cursor),
-        "behind": one.behind,
-        "moved_at": iso(one.moved_at),
-        "rewound": one.is_rewound,
-    }
+    return Answer({"items": [documents.consumer(one) for one in consumers.lags(call.log.store)]})
 
 
 def move_consumer(call: Call) -> Answer:
@@ -83,7 +77,7 @@ def move_consumer(call: Call) -> Answer:
     state = store.state()
     position = cursors.log_place(call.body.cursor, state)
     consumers.Consumer.open(store, name).commit(Cursor(state.epoch, position))
-    return Answer(_consumer(next(one for one in consumers.lags(store) if one.name == name)))
+    return Answer(documents.consumer(next(one for one in consumers.lags(store) if one.name == name)))
 
 
 def drop_consumer(call: Call) -> Answer:

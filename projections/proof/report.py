@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from .notes import Head
+
+
+TOLD: Final = 100  #: findings that are told; the others are counted
 
 
 class Finding(NamedTuple):
@@ -42,12 +45,20 @@ class Report:
     tree: int = 0  #: leaves of the stored tree
     signed: int = 0  #: the greatest size that a trusted head proves
     heads: int = 0  #: heads that agree
+    known: int = 0  #: the greatest size that any head speaks of, or the tree does
     findings: list[Finding] = field(default_factory=list)
 
     @property
     def unsigned(self) -> int:
         """Events behind the last trusted head: nothing but the database speaks for them."""
         return self.end - self.signed
+
+    def document(self) -> dict[str, Any]:
+        """For programs."""
+        made: dict[str, Any] = {"epoch": self.epoch, "end": self.end, "checked": self.checked}
+        made |= {"tree": self.tree, "root": self.root.hex() or None, "heads": self.heads}
+        made |= {"proven": self.signed, "unsigned": self.unsigned, "findings": len(self.findings)}
+        return made | {"items": [finding._asdict() for finding in self.findings[:TOLD]]}
 
     def add(self, kind: str, first: int, last: int, text: str) -> None:
         """One more finding; *text* may say {at} for its place."""

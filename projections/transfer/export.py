@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import zlib
 from hashlib import sha256
+from io import BytesIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ...domain.errors import CorruptLogError, InvalidFieldError, TamperedError
@@ -21,7 +23,6 @@ from .manifest import Manifest, manifest_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from ...eventstore.store import Store
 
@@ -40,10 +41,7 @@ def export(
         InvalidFieldError: there is no such range, or something else is in the file's place.
         TamperedError: the events are not those that the tree has seen.
     """
-    head = store.head()
-    last = head if last is None else last
-    if not 1 <= first <= last <= head:
-        raise InvalidFieldError("range", f"{first} to {last}", f"the log has positions 1 to {head}")
+    last = _last(store, first, last)
     manifest = manifest_of(file)
     if manifest.exists():
         made = Manifest.load(manifest)
@@ -58,9 +56,40 @@ def export(
     failpoint("export.written")
     publish(part, file)
     failpoint("export.published")
-    made = writing.manifest(last, file)
+    made = writing.manifest(last, file.name)
     made.save(manifest)
     return made
+
+
+def _last(store: Store, first: int, last: int | None) -> int:
+    head = store.head()
+    last = head if last is None else last
+    if not 1 <= first <= last <= head:
+        raise InvalidFieldError("range", f"{first} to {last}", f"the log has positions 1 to {head}")
+    return last
+
+
+class Streamed:
+    """An export that goes elsewhere than into a file: chunk by chunk, the same bytes and the same manifest."""
+
+    def __init__(self, store: Store, first: int = 1, last: int | None = None) -> None:
+        self.first, self.last = first, _last(store, first, last)
+        self._writing = _Writing(store, Path("-"), first, is_packed=False)
+
+    def chunk(self) -> bytes:
+        """The next lines; empty behind the last one.
+
+        Raises:
+            TamperedError: all of them came, and are not those that the tree has seen.
+        """
+        sink = BytesIO()
+        if not self._writing.add_chunk(sink, self.last):
+            self._writing.compare(self.last)
+        return sink.getvalue()
+
+    def manifest(self, name: str) -> Manifest:
+        """What they are, once all of them came, if they are kept in a file of that name."""
+        return self._writing.manifest(self.last, name)
 
 
 class _Writing:
@@ -98,14 +127,25 @@ class _Writing:
         self._part.touch()
         with self._part.open("r+b") as file:
             self._take_over(file, last)
-            while (done := self._frontier.size) < last:
-                entries = self._read(done, min(done + CHUNK, last))
-                for entry in entries:
-                    self._frontier.add(leaf_hash(entry))
-                self._add(file, b"".join(map(to_line, entries)))
+            while self.add_chunk(file, last):
                 failpoint("export.chunk")
                 report(self._frontier.size - self._first + 1, last - self._first + 1)
         sync(self._part)
+        self.compare(last)
+
+    def add_chunk(self, file: BinaryIO, last: int) -> bool:
+        """The next lines, at most to *last*; False if there are none."""
+        done = self._frontier.size
+        if done >= last:
+            return False
+        entries = self._read(done, min(done + CHUNK, last))
+        for entry in entries:
+            self._frontier.add(leaf_hash(entry))
+        self._add(file, b"".join(map(to_line, entries)))
+        return True
+
+    def compare(self, last: int) -> None:
+        """Refuse to vouch for events that are not those that the tree has seen."""
         tree = stored_tree(self._store)
         if tree.size >= last and tree.root(last) != self._frontier.root():
             raise TamperedError(self._first, "the events are not those that the tree has seen; nothing was published")
@@ -145,7 +185,7 @@ class _Writing:
         file.seek(kept)
         file.truncate()
 
-    def manifest(self, last: int, file: Path) -> Manifest:
+    def manifest(self, last: int, name: str) -> Manifest:
         """What was written."""
         state = self._store.state()
         heads = [one for one in stored_heads(self._store) if one.head.store_id == state.store_id]
@@ -159,7 +199,7 @@ class _Writing:
             before=self._before_hashes,
             sha256=self._lines.hexdigest(),
             bytes=self._bytes,
-            file=file.name,
+            file=name,
             file_sha256=self._file.hexdigest(),
             file_bytes=self._file_bytes,
             chunks=self._chunks,

@@ -58,7 +58,11 @@ class Manifest:
 
     def save(self, path: Path) -> None:
         """Write it, whole or not at all."""
-        write_whole(path, orjson.dumps(asdict(self), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode())
+        write_whole(path, self.encoded())
+
+    def encoded(self) -> str:
+        """As its file has it."""
+        return orjson.dumps(asdict(self), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
 
 
 def manifest_of(file: Path) -> Path:

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import orjson
 
 from ...domain import identity, storable
-from ...domain.errors import GateNotFoundError, InvalidFieldError, JobLogError, StateError, VersionConflictError
+from ...domain.errors import (
+    ForbiddenError,
+    GateNotFoundError,
+    InvalidFieldError,
+    JobLogError,
+    StateError,
+    VersionConflictError,
+)
 from ...domain.gate import GateClosed, GateLimited, GateOpened
 from ...domain.job import Actor
 from ...domain.status import Status
@@ -17,12 +24,14 @@ from ...eventstore.gates import GateLimits, GateRow
 from .control import check_actor, command, repeated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from datetime import datetime
     from uuid import UUID
 
     from ...domain.gate import GateEvent
     from .log import JobLog
+
+    May = Callable[[], bool] | None  #: asked again right before each try to append (CTL-07)
 
 #: Why a job is paused whose provider wants it to wait for more than a day.
 PROVIDER_WAITS: Final = "provider-waits"
@@ -40,17 +49,26 @@ class Opened(NamedTuple):
     repeated: bool = False
 
 
-def limit(log: JobLog, gate: str, actor: Actor, limits: GateLimits) -> dict[str, Any]:
+def limit(log: JobLog, gate: str, actor: Actor, limits: GateLimits, *, may: May = None) -> dict[str, Any]:
     """Set how many requests pass at once and how far apart; what the code declares no longer counts."""
 
     def make(version: int, now: datetime, actor: Actor) -> _Made:
         event = GateLimited.made(gate, version, now, actor, slots=limits.slots, spacing=limits.spacing)
         return event, GateRow(gate, slots=limits.slots, spacing=limits.spacing, pinned=1)
 
-    return _append(log, gate, "gate-limit", actor, make)
+    return _append(log, gate, "gate-limit", actor, make, may)
 
 
-def close(log: JobLog, gate: str, actor: Actor, until: datetime) -> dict[str, Any]:
+def with_limits(log: JobLog, gate: str, given: Mapping[str, Any]) -> GateLimits:
+    """What is *given* of ``slots`` and ``spacing_seconds``; the rest as the gate has it."""
+    from ..registry import gate_limits
+
+    [*states] = log.store.gates(gate)
+    row = states[0].row if states else GateRow(gate)
+    return gate_limits(given.get("slots", row.slots), given.get("spacing_seconds", row.spacing / 1_000_000))
+
+
+def close(log: JobLog, gate: str, actor: Actor, until: datetime, *, may: May = None) -> dict[str, Any]:
     """Let nothing pass before then; a longer closure stands."""
     if until <= log.now():
         raise InvalidFieldError("until", "that instant has passed", "give one ahead, or open the gate")
@@ -60,10 +78,10 @@ def close(log: JobLog, gate: str, actor: Actor, until: datetime) -> dict[str, An
         reason = storable.text(actor.text, limit=200)
         return GateClosed.made(gate, version, now, actor, until=until), row._replace(closed_reason=reason)
 
-    return _append(log, gate, "gate-close", actor, make)
+    return _append(log, gate, "gate-close", actor, make, may)
 
 
-def open_(log: JobLog, gate: str, actor: Actor, *, resume: bool = False) -> Opened:
+def open_(log: JobLog, gate: str, actor: Actor, *, resume: bool = False, may: May = None) -> Opened:
     """Open it, whatever the provider had said; *resume*: start again just those jobs that its long closure has paused.
 
     Raises:
@@ -78,9 +96,9 @@ def open_(log: JobLog, gate: str, actor: Actor, *, resume: bool = False) -> Open
         row = GateRow(gate, closed_by=actor.name, closed_at=micros(now))
         return GateOpened.made(gate, version, now, actor), row
 
-    _append(log, gate, "gate-open", actor, make)
+    _append(log, gate, "gate-open", actor, make, may)
     log.waker.notify(ready=True)
-    resumed = sum(_resume(log, job_id, actor) for job_id in _parked(log, gate)) if resume else 0
+    resumed = sum(_resume(log, job_id, actor, may) for job_id in _parked(log, gate)) if resume else 0
     return Opened(gate, resumed, is_repeated)
 
 
@@ -93,17 +111,17 @@ def _parked(log: JobLog, gate: str) -> Iterator[UUID]:
                 yield row["id"]
 
 
-def _resume(log: JobLog, job_id: UUID, actor: Actor) -> bool:
+def _resume(log: JobLog, job_id: UUID, actor: Actor, may: May) -> bool:
     """A fresh attempt cycle, due now: the operator knows better than the instant that the provider gave."""
     try:
-        command(log, "retry", job_id, Actor(actor.name, log.ids.next(), actor.address, actor.text))
+        command(log, "retry", job_id, Actor(actor.name, log.ids.next(), actor.address, actor.text), may=may)
     except StateError:  # it moved on meanwhile: its own state stands
         return False
     return True
 
 
 def _append(
-    log: JobLog, gate: str, action: str, actor: Actor, make: Callable[[int, datetime, Actor], _Made]
+    log: JobLog, gate: str, action: str, actor: Actor, make: Callable[[int, datetime, Actor], _Made], may: May
 ) -> dict[str, Any]:
     """One event in the gate's stream, with its row, in one commit; the same request id answers the same."""
     storable.name(gate, "gate", limit=storable.NAME_BYTES)
@@ -118,6 +136,8 @@ def _append(
         append.gate_row = row._asdict()
         answer = {"gate": gate, "action": action}
         append.receipt = Receipt(actor.request_id, action, gate, actor.name, orjson.dumps(answer).decode())
+        if may is not None and not may():
+            raise ForbiddenError(f"{actor.name} may not {action.removeprefix('gate-')} {gate!r}")
         stored = log.writer.append(append)
         if not isinstance(stored, JobLogError):
             return answer

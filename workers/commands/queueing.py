@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .log import JobLog
 
 #: Jobs that each bulk action can touch.
-_FITTING: Final = {
+FITTING: Final = {
     "pause": (Status.QUEUED, Status.WAITING, Status.RUNNING),
     "resume": (Status.PAUSED,),
     "retry": (Status.FAILED, Status.PAUSED),
@@ -163,7 +163,7 @@ class _Bulk:
     def reach_present_jobs(self) -> int:
         """Command those that it has not reached yet; returns how many there were."""
         reached = 0
-        for job_id in self._jobs(_FITTING[self._action]):
+        for job_id in self._jobs(FITTING[self._action]):
             if job_id in self._refused or self._is_done(job_id):
                 continue
             queue = load(self._log, self._name)

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 def builtin() -> Jobs:
     """A registry of everything that comes with joblog."""
     from ..registry import Jobs
-    from . import import_file, mail_send, webhooks
+    from . import chores, import_file, mail_send, webhooks
 
     jobs = Jobs()
-    for one in (import_file, mail_send, webhooks):
+    for one in (chores, import_file, mail_send, webhooks):
         one.register(jobs)
     return jobs

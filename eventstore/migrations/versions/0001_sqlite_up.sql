@@ -203,7 +203,7 @@ CREATE INDEX jobs_0_kind ON jobs_0 (kind, created_at, id) WHERE kind != ''
 --;
 CREATE INDEX jobs_0_owner ON jobs_0 (owner, created_at, id) WHERE owner != ''
 --;
-CREATE INDEX jobs_0_parent ON jobs_0 (parent_id) WHERE parent_id != ''
+CREATE INDEX jobs_0_parent ON jobs_0 (parent_id, id) WHERE parent_id != ''
 --;
 CREATE INDEX jobs_0_queue ON jobs_0 (queue, created_at, id) WHERE queue != ''
 --;
@@ -269,7 +269,7 @@ CREATE INDEX jobs_1_kind ON jobs_1 (kind, created_at, id) WHERE kind != ''
 --;
 CREATE INDEX jobs_1_owner ON jobs_1 (owner, created_at, id) WHERE owner != ''
 --;
-CREATE INDEX jobs_1_parent ON jobs_1 (parent_id) WHERE parent_id != ''
+CREATE INDEX jobs_1_parent ON jobs_1 (parent_id, id) WHERE parent_id != ''
 --;
 CREATE INDEX jobs_1_queue ON jobs_1 (queue, created_at, id) WHERE queue != ''
 --;

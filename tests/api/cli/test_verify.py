@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from joblog.api.cli import heads as heads_module
-from joblog.api.cli.verify import thinned
 from joblog.domain.errors import StoreUnavailableError
+from joblog.projections.proof.known import thinned
 from joblog.workers.commands.log import JobLog
 from tests.api.cli.terminal import Answer, claimed, joblog, submit, work
 

@@ -46,7 +46,7 @@ class Site:
 
     def ask(self, route: Route, token: str, **more: Any) -> Reply:
         """One request to a route, as good as it can be without knowing more."""
-        path = re.sub(r"\{action:([a-z-]+)[^}]*\}", r"\1", route.path)
+        path = re.sub(r"\{\w+:([a-z-]+)\|[^}]*\}", r"\1", route.path)
         path = path.replace("{id}", self.job_id).replace("{name}", "bulk").replace("{code}", "lease-lost")
         path = re.sub(r"\{[a-z]+(:[^}]*)?\}", "x", path)
         body: Any = BODIES.get(route.name, {}) if route.body is not None else None
@@ -64,6 +64,9 @@ BODIES: dict[str, dict[str, Any]] = {
     "submit_job": {"kind": "import"},
     "submit_jobs": {"jobs": [{"kind": "import", "key": "a-key-of-the-matrix-0001"}]},
     "move_consumer": {"cursor": "1:1"},
+    "bulk_jobs": {"command": "pause", "filter": {}, "dry_run": True},
+    "close_gate": {"seconds": 60},
+    "limit_gate": {"slots": 1},
     "claim_jobs": {"worker": "w", "queues": ["empty"]},
 }
 

@@ -9,10 +9,10 @@ from uuid import UUID
 
 import orjson
 
-from .errors import BadCursorError, StaleCursorError
+from .http.errors import BadCursorError, StaleCursorError
 
 if TYPE_CHECKING:
-    from ...eventstore.store import LogState
+    from ..eventstore.store import LogState
 
 _LIMIT: Final = 2**63 - 1
 
