@@ -28,6 +28,8 @@ _CHANGES: Final = (
     "failures", "done", "skipped", "total", "due_at", "updated_at", "started_at", "last_attempt_at", "finished_at",
     "checkpoint", "version",
 )  # fmt: skip
+#: What is not even known of the present without its events.
+_OF_EVENTS: Final = ("args", "cursor", "tallies", "result", "errors", "errors_dropped", "cycle", "unit", "lease")
 
 
 def position_of(log: JobLog, text: str) -> int:
@@ -63,7 +65,7 @@ def _instant(text: str, now: datetime) -> datetime:
 def job(log: JobLog, row: JobRow, at: int) -> dict[str, Any] | None:
     """A job as it stood; None before it was submitted."""
     found = queries.job_as_of(log.store, row["id"], at)
-    return None if found is None else _document(row, found)
+    return None if found is None else _document(row, found) | dict.fromkeys(_OF_EVENTS)
 
 
 def page(log: JobLog, at: int, filters: dict[str, Any], sees: Sees, *, limit: int, cursor: str = "") -> dict[str, Any]:

@@ -32,6 +32,12 @@ def of_row(row: JobRow) -> dict[str, Any]:
     return made
 
 
+def row_part(document: dict[str, Any]) -> dict[str, Any]:
+    """What a list shows of a whole job's document."""
+    more = {"id", "checkpoint", "version", "parent_id", "tags", "in_outbox", *_INSTANTS}
+    return {name: value for name, value in document.items() if name in {*_PLAIN, *_STATE, *_COUNTS, *more}}
+
+
 def of_job(row: JobRow, job: Job | None, lease: LeaseRow | None, store: Store) -> dict[str, Any]:
     """A job as `show` shows it: the row, and what only its events know (null if they are of a newer joblog)."""
     made = of_row(row) | {name: getattr(job, name, None) for name in _OF_EVENTS}
@@ -58,7 +64,7 @@ def of_event(event: LoggedEvent, *, stream_key: str = "stream") -> dict[str, Any
     """An event as stored, also one that this code does not know."""
     data = json.loads(bytes(event.state))
     envelope = {name: data.pop(name, None) for name in _OWN}
-    return {
+    made = {
         "position": event.position,
         stream_key: str(event.stream_id),
         "version": event.version,
@@ -67,3 +73,11 @@ def of_event(event: LoggedEvent, *, stream_key: str = "stream") -> dict[str, Any
         "event_id": envelope["event_id"],
         "data": data,
     }
+    if envelope["class_version"] is not None:
+        made["class_version"] = envelope["class_version"]
+    return made
+
+
+def of_logged(event: LoggedEvent, epoch: int) -> dict[str, Any]:
+    """An event of the whole log, with the cursor to go on behind it."""
+    return of_event(event) | {"epoch": epoch, "cursor": f"{epoch}:{event.position}"}

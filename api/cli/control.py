@@ -8,6 +8,7 @@ import click
 
 from ...domain.errors import InvalidFieldError, JobLogError
 from ..text import clean, counted
+from .door import Asked, Door, open_door
 from .exits import Exit, exit_of
 from .output import answer, say
 from .session import actor, find_job, open_log
@@ -31,10 +32,11 @@ def _command(action: str, about: str) -> click.Command:
             return _skipped(ids, unit, queue=queue, every=every, **options)
         if every != bool(queue) or bool(ids) == every:
             raise click.UsageError("give job ids, or --queue NAME with --all")
-        with open_log() as log:
-            if queue:
+        if queue:
+            with open_log() as log:
                 return _whole_queue(log, action, queue, **options)
-            return _jobs(log, action, ids, **options)
+        with open_door() as door:
+            return _jobs(door, action, ids, **options)
 
     function: Callable[..., Exit] = call
     for add in reversed(_parameters(action)):
@@ -92,9 +94,9 @@ def _skipped(ids: tuple[str, ...], unit: str, *, queue: str, every: bool, **opti
     return Exit.DONE
 
 
-def _jobs(log: JobLog, action: str, ids: Sequence[str], **options: Any) -> Exit:
+def _jobs(door: Door, action: str, ids: Sequence[str], **options: Any) -> Exit:
     if len(ids) == 1:
-        made = _one(log, action, ids[0], **options)
+        made = _one(door, action, ids[0], **options)
         answer(made, _line(action, made))
         return Exit.DONE
     if options["request_id"] or options["if_version"] is not None:
@@ -103,7 +105,7 @@ def _jobs(log: JobLog, action: str, ids: Sequence[str], **options: Any) -> Exit:
     ends: set[Exit] = set()
     for text in ids:
         try:
-            made = _one(log, action, text, **options)
+            made = _one(door, action, text, **options)
         except JobLogError as error:
             ends.add(exit_of(error))
             made = {"id": text, "error": str(error), "code": error.code}
@@ -120,20 +122,10 @@ def _jobs(log: JobLog, action: str, ids: Sequence[str], **options: Any) -> Exit:
 
 
 def _one(
-    log: JobLog, action: str, text: str, *, reason: str, request_id: str, if_version: int | None, cleanup: bool = False
+    door: Door, action: str, text: str, *, reason: str, request_id: str, if_version: int | None, cleanup: bool = False
 ) -> dict[str, Any]:
-    job_id = find_job(log, text)
-    who = actor(request_id=request_id, reason=reason)
-    more = {"cleanup": True} if cleanup else {}
-    made = log.command(action, job_id, who, if_version=if_version, **more)
-    return {
-        "id": str(job_id),
-        "action": action,
-        "status": made.status,
-        "wish": made.wish,
-        "version": made.version,
-        "repeated": made.repeated,
-    }
+    asked = Asked(request_id, reason)
+    return door.command(action, door.find(text), asked, if_version=if_version, cleanup=cleanup)
 
 
 def _line(action: str, made: dict[str, Any]) -> str:

@@ -107,5 +107,5 @@ OF_STATUS: Final[dict[str, Exit]] = {
 
 def exit_of(error: JobLogError) -> Exit:
     """The number for a refusal."""
-    codes = (getattr(cls, "code", "") for cls in type(error).__mro__)
+    codes = (error.code, *(getattr(cls, "code", "") for cls in type(error).__mro__))  # a service may know more codes
     return next(OF_CODE[code] for code in codes if code in OF_CODE)

@@ -9,16 +9,14 @@ import click
 
 from ...domain.errors import InvalidFieldError
 from ..text import clean, clock_time, counted
+from .door import Asked, open_door
 from .instants import parse_instant, parse_span
 from .output import answer, say
-from .session import actor, open_log
 from .settings import shared_options
 from .terminal import painted, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from ...workers.commands.log import JobLog
 
 _HEAD: Final = ("GATE", "STATE", "SLOTS", "SPACING", "SET BY", "REQUESTS", "JOBS", "TURNS KEPT")
 
@@ -40,11 +38,10 @@ def list_command() -> None:
 
 
 def _list() -> None:
-    from .. import gate_list
-
-    with open_log(reading=True) as log:
-        items, now = gate_list.items(log), log.now()
-    answer({"items": items}, *table(_HEAD, [_row(one, now) for one in items]))
+    with open_door(reading=True) as door:
+        document, now = door.gates(), door.now()
+    items = document["items"]
+    answer(document, *table(_HEAD, [_row(one, now) for one in items]))
     if not items:
         say("No gate was ever closed or limited.")
 
@@ -82,12 +79,9 @@ def _controls(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--resume", is_flag=True, help="Also start the jobs again that it had paused for more than a day.")
 def open_command(*, gate: str, reason: str, request_id: str, resume: bool) -> None:
     """Open a gate, whatever its provider had said; what waits behind it is claimed at once."""
-    from ...workers.commands import gating
-
-    with open_log() as log:
-        made = gating.open_(log, gate, actor(request_id=request_id, reason=reason), resume=resume)
-        document = _document(log, gate) | {"resumed": made.resumed}
-    more = f"; {counted(made.resumed, 'job')} resumed" if resume else ""
+    with open_door() as door:
+        document = door.open_gate(gate, Asked(request_id, reason), resume=resume)
+    more = f"; {counted(document['resumed'], 'job')} resumed" if resume else ""
     answer(document, f"gate {clean(gate)} is open{more}")
 
 
@@ -97,15 +91,12 @@ def open_command(*, gate: str, reason: str, request_id: str, resume: bool) -> No
 @click.option("--until", default="", metavar="INSTANT", help="Until then, such as 2030-01-31T09:00Z.")
 def close_command(*, gate: str, reason: str, request_id: str, span: str, until: str) -> None:
     """Let nothing pass a gate for a while; a longer closure stands."""
-    from ...workers.commands import gating
-
     if bool(span) == bool(until):
         raise click.UsageError("give --for or --until")
-    with open_log() as log:
-        now = log.now()
+    with open_door() as door:
+        now = door.now()
         instant = now + parse_span(span, "for") if span else parse_instant(until, "until", now)
-        gating.close(log, gate, actor(request_id=request_id, reason=reason), instant)
-        document = _document(log, gate)
+        document = door.close_gate(gate, Asked(request_id, reason), instant)
     when = _time(document["closed_until"], now) if document["closed"] else "that has passed"
     answer(document, f"gate {clean(gate)} is closed until {when}")
 
@@ -116,19 +107,13 @@ def close_command(*, gate: str, reason: str, request_id: str, span: str, until: 
 @click.option("--spacing", default="", metavar="SPAN", help="Between two requests, such as 0.12s; 0 for none.")
 def set_command(*, gate: str, reason: str, request_id: str, slots: str, spacing: str) -> None:
     """Limit how many requests pass a gate at once, and how far apart; it stands above what the code declares."""
-    from ...eventstore.gates import GateRow
-    from ...workers.commands import gating
-    from ...workers.registry import gate_limits
-
     if not slots and not spacing:
         raise click.UsageError("give --slots, --spacing or both")
-    with open_log() as log:
-        [*states] = log.store.gates(gate)
-        row = states[0].row if states else GateRow(gate)
-        seconds = parse_span(spacing, "spacing").total_seconds() if spacing else row.spacing / 1_000_000
-        limits = gate_limits(_slots(slots) if slots else row.slots, seconds)
-        gating.limit(log, gate, actor(request_id=request_id, reason=reason), limits)
-        document = _document(log, gate)
+    given: dict[str, Any] = {"slots": _slots(slots)} if slots else {}
+    if spacing:
+        given["spacing_seconds"] = parse_span(spacing, "spacing").total_seconds()
+    with open_door() as door:
+        document = door.limit_gate(gate, Asked(request_id, reason), given)
     at_once = "any number of requests" if document["slots"] is None else counted(document["slots"], "request")
     answer(document, f"gate {clean(gate)} lets {at_once} pass at once, {document['spacing_seconds']:g} s apart")
 
@@ -137,10 +122,3 @@ def _slots(text: str) -> int | None:
     if text != "none" and not text.isdecimal():
         raise InvalidFieldError("slots", f"{text[:40]!r} is no count", 'give a whole number, or "none"')
     return None if text == "none" else int(text)
-
-
-def _document(log: JobLog, gate: str) -> dict[str, Any]:
-    from .. import gate_list
-
-    [found] = gate_list.items(log, gate)
-    return found

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from datetime import datetime
+from typing import Any, Final
 
 import click
 
 from ...domain.status import Status
-from ..text import clean, clock_time, moment
+from ..text import clean, clock_time
+from .door import open_door
 from .output import answer, say
-from .session import find_job, open_log
 from .settings import current, shared_options
 from .terminal import status_text, table
-
-if TYPE_CHECKING:
-    from datetime import datetime
-    from uuid import UUID
-
-    from ...eventstore.store import JobRow
-    from ...workers.commands.log import JobLog
 
 _HEAD: Final = ("JOB", "STATUS", "KIND", "QUEUE", "DONE", "UPDATED", "REASON")
 _LONGEST: Final = 60  #: of a reason in the table: characters
@@ -30,38 +24,44 @@ _LONGEST: Final = 60  #: of a reason in the table: characters
 @click.option("--queue", help="Only jobs of this queue.")
 @click.option("--tenant", help="Only jobs of this tenant.")
 @click.option("--limit", type=click.IntRange(1, 200), default=25, show_default=True, help="Jobs on a page.")
-@click.option("--after", default="", metavar="ID", help="The page behind this job: the last one of the page before.")
+@click.option("--after", default="", metavar="ID", help="The page behind this job, or behind a cursor.")
+@click.option("--at", default="", metavar="WHEN", help="As it stood at a position of the log, or at an instant.")
 @shared_options()
 def list_command(
-    *, status: str | None, kind: str | None, queue: str | None, tenant: str | None, limit: int, after: str
+    *, status: str | None, kind: str | None, queue: str | None, tenant: str | None, limit: int, after: str, at: str
 ) -> None:
     """List jobs, newest first."""
-    filters: dict[str, Any] = {"status": status, "kind": kind, "queue": queue, "tenant": tenant}
-    with open_log(reading=True) as log:
-        before = _place(log, after) if after else None
-        rows = log.store.find_jobs(**filters, before=before, limit=limit + 1)
-        position, now = log.store.head(), log.now()
-    more, rows = len(rows) > limit, rows[:limit]
-    following = str(rows[-1]["id"]) if more else None
+    narrow = {"kind": kind, "queue": queue, "tenant": tenant}
+    filters = {"status": status, **narrow, "owner": None}
+    with open_door(reading=True) as door:
+        document = door.jobs(filters, limit=limit, after=after, at=at)
+        now = door.now()
+    rows = document["items"]
+    answer(document, *table(_HEAD, [_cells(row, now) for row in rows]))
     if current().as_json:
-        from ..shapes import of_row
-
-        answer({"items": [of_row(row) for row in rows], "next": following, "position": position})
         return
-    answer(None, *table(_HEAD, [_cells(row, now) for row in rows]))
-    _talk(rows, following, filtered=any(filters.values()), first=before is None)
+    if at:
+        say(f"as of position {document['position']:,}")
+    following = None if document["next"] is None else document["next"] if at else rows[-1]["id"]
+    _talk(rows, following, filtered=any(filters.values()), first=not after and not at)
 
 
-def _place(log: JobLog, after: str) -> tuple[int, UUID]:
-    row = log.row(find_job(log, after))
-    return row["created_at"], row["id"]
-
-
-def _cells(row: JobRow, now: datetime) -> list[str]:
+def _cells(row: dict[str, Any], now: datetime) -> list[str]:
+    if row["done"] is None:
+        return [
+            str(row["id"]),
+            status_text(row["status"]),
+            clean(row["kind"]),
+            clean(row["queue"]),
+            "",
+            _at(row, now),
+            "",
+        ]
     done = f"{row['done']:,}" if row["total"] is None else f"{row['done']:,}/{row['total']:,}"
     said = ": ".join(part for part in (row["reason"], row["reason_text"]) if part)
-    if row["status"] == Status.WAITING or (row["status"] == Status.QUEUED and moment(row["due_at"]) > now):
-        said = f"until {clock_time(moment(row['due_at']), now)} {said}".rstrip()
+    due = datetime.fromisoformat(row["due_at"])
+    if row["status"] == Status.WAITING or (row["status"] == Status.QUEUED and due > now):
+        said = f"until {clock_time(due, now)} {said}".rstrip()
     said = f"{row['wish']} asked for" if row["wish"] else said
     short = clean(said) if len(said) <= _LONGEST else clean(said[: _LONGEST - 1]) + "…"
     return [
@@ -70,12 +70,16 @@ def _cells(row: JobRow, now: datetime) -> list[str]:
         clean(row["kind"]),
         clean(row["queue"]),
         done,
-        clock_time(moment(row["updated_at"]), now),
+        _at(row, now),
         short,
     ]
 
 
-def _talk(rows: list[JobRow], following: str | None, *, filtered: bool, first: bool) -> None:
+def _at(row: dict[str, Any], now: datetime) -> str:
+    return clock_time(datetime.fromisoformat(row["updated_at"]), now)
+
+
+def _talk(rows: list[dict[str, Any]], following: str | None, *, filtered: bool, first: bool) -> None:
     if following is not None:
         say(f"more: --after {following}")
     elif not rows and filtered:

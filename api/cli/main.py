@@ -48,6 +48,7 @@ COMMANDS: Final[dict[str, dict[str, Entry]]] = {
         "cancel": Entry("control", "Withdraw jobs; a running one ends at its next boundary."),
         "retry": Entry("control", "Start a fresh attempt cycle of failed or paused jobs, now."),
         "queues": Entry("queues", "List, pause, resume and limit queues."),
+        "workers": Entry("workers", "List the workers that hold jobs now."),
         "gates": Entry("gates", "List, close, open and limit the gates of providers."),
         "webhooks": Entry("webhooks", "List, set, disable and replay the destinations of webhooks."),
     },
@@ -113,13 +114,9 @@ class Overview(click.Group):
 def _version(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click calls it so
     if not value or ctx.resilient_parsing:
         return
-    from importlib.metadata import PackageNotFoundError, version
+    from ..version import version
 
-    try:
-        number = version("joblog")
-    except PackageNotFoundError:
-        number = "(not installed)"
-    click.echo(f"joblog {number}")
+    click.echo(f"joblog {version() or '(not installed)'}")
     ctx.exit()
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from ...domain.errors import InvalidFieldError
-from ..text import clean, iso, moment, span
+from ..text import clean, span
+from .door import Asked, open_door
 from .output import answer, say
-from .session import actor, open_log
 from .settings import shared_options
 from .terminal import painted, table
 
@@ -36,10 +37,9 @@ def list_command() -> None:
 
 
 def _list() -> None:
-    from .. import queue_list
-
-    with open_log(reading=True) as log:
-        items, now = queue_list.items(log), log.now()
+    with open_door(reading=True) as door:
+        document, now = door.queues(), door.now()
+    items = document["items"]
     rows = [
         [
             clean(one["queue"]),
@@ -47,17 +47,17 @@ def _list() -> None:
             f"{one['running']:,}",
             "none" if one["slots"] is None else f"{one['slots']:,}",
             f"{one['ready']:,}" if one["ready_is_exact"] else f"{one['ready'] - 1:,}+",
-            "" if one["due"] is None else f"{span((now - moment(one['due'])).total_seconds())} ago",
+            "" if one["oldest_due_at"] is None else f"{_late(one['oldest_due_at'], now)} ago",
         ]
         for one in items
     ]
-    shown = [
-        {name: value for name, value in one.items() if name != "due"} | {"oldest_due_at": iso(one["due"])}
-        for one in items
-    ]
-    answer({"items": shown}, *table(_HEAD, rows))
+    answer(document, *table(_HEAD, rows))
     if not items:
         say("No queue holds anything, and none was ever paused or limited.")
+
+
+def _late(instant: str, now: datetime) -> str:
+    return span((now - datetime.fromisoformat(instant)).total_seconds())
 
 
 def _controls(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -95,8 +95,8 @@ def limit_command(*, queue: str, slots: str, request_id: str) -> None:
 
 
 def _control(action: str, queue: str, request_id: str, **options: Any) -> None:
-    with open_log() as log:
-        made = log.control_queue(queue, action, actor(request_id=request_id), **options)
+    with open_door() as door:
+        made = door.command_queue(queue, action, Asked(request_id), **options)
     limit = "any number of its jobs run" if made["slots"] is None else f"at most {made['slots']:,} of its jobs run"
     state = "is paused" if made["paused"] else f"is open, {limit} at once"
     answer(made, f"queue {clean(made['queue'])} {state}")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ..text import clean, clock_time, counted, iso, moment
+from ..text import clean, clock_time, counted
+from .door import open_door
 from .output import answer, say
 from .session import actor, open_log
 from .settings import current, shared_options
@@ -14,13 +16,11 @@ from .terminal import painted, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import datetime
 
 #: The filters and the columns of the report are the same wherever it is shown; Done comes first.
 _FILTERS: Final = ("all", "done", "failed", "deleted")
 _HEAD: Final = ("DONE", "DATE", "EVENT", "USER ID", "USER NAME", "IPV4", "IPV6", "DETAIL", "JOB", "KIND", "ATTEMPT")
 _LONGEST: Final = 60  #: of a detail in the table: characters
-_INSTANTS: Final = ("at", "recorded_at", "next_retry_at")
 
 
 def _options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -56,29 +56,17 @@ def list_command(**options: Any) -> None:
 
 
 def _list(*, chosen: str, search: str, page: str) -> None:
-    from ...projections import queries
-
-    with open_log(reading=True) as log:
-        found = queries.recovery_page(log.store, filter=chosen, search=search, page=page)
-        now, head = log.now(), log.store.head()
-    document = {"items": [_document(row) for row in found.rows], "total": found.total, "page": found.window.page}
-    document |= {"pages": found.window.pages, "position": found.position, "head": head}
-    answer(document, *table(_HEAD, [_cells(row, now) for row in found.rows]))
+    with open_door(reading=True) as door:
+        document, now = door.recovery(chosen, search, page), door.now()
+    rows, position, head = document["items"], document["position"], document["head"]
+    answer(document, *table(_HEAD, [_cells(row, now) for row in rows]))
     if current().as_json:
         return
-    if not found.rows:
-        say(
-            "Nothing matches."
-            if found.position or not head
-            else "Nothing was folded yet: see `joblog projections run`."
-        )
-    say(f"page {found.window.page} of {found.window.pages}, {counted(found.total, 'row')}")
-    if found.position < head:
-        say(f"the report is {counted(head - found.position, 'event')} behind the log")
-
-
-def _document(row: dict[str, Any]) -> dict[str, Any]:
-    return row | {name: iso(row[name]) for name in _INSTANTS}
+    if not rows:
+        say("Nothing matches." if position or not head else "Nothing was folded yet: see `joblog projections run`.")
+    say(f"page {document['page']} of {document['pages']}, {counted(document['total'], 'row')}")
+    if position < head:
+        say(f"the report is {counted(head - position, 'event')} behind the log")
 
 
 def _cells(row: dict[str, Any], now: datetime) -> list[str]:
@@ -90,7 +78,7 @@ def _cells(row: dict[str, Any], now: datetime) -> list[str]:
     attempt = "" if row["attempt"] is None else str(row["attempt"])
     said = [row[name] for name in ("type", "actor_id", "actor_name", "ipv4", "ipv6")]
     rest = [detail, row["job_id"][:8], clean(row["operation"]), attempt]
-    return [done, clock_time(moment(row["at"]), now), *(clean(text) for text in said), *rest]
+    return [done, clock_time(datetime.fromisoformat(row["at"]), now), *(clean(text) for text in said), *rest]
 
 
 @recovery_command.command(name="import")

@@ -10,6 +10,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
+import click
+
 from ...domain.errors import (
     InvalidFieldError,
     JobNotFoundError,
@@ -92,6 +94,8 @@ def open_log(*, create: bool = False, reading: bool = False) -> Iterator[JobLog]
 
     *reading*: to look only, which a standby can answer too; nothing can be written through it.
     """
+    if current().server:
+        raise click.UsageError("this command asks the database itself: give --db")
     url = database()
     file = file_of(url)
     check_place(file)
@@ -168,8 +172,22 @@ def _imported(name: str) -> Any:
         raise InvalidFieldError("app", problem, "run where it can be imported, or set PYTHONPATH") from None
 
 
-_DIGITS: Final = 32  #: of an id
+DIGITS: Final = 32  #: of an id
 _LEAST: Final = 4  #: digits that may stand for an id
+
+
+def digits_of(text: str) -> str:
+    """An id, or its beginning, as digits.
+
+    Raises:
+        InvalidFieldError: neither.
+    """
+    digits = text.replace("-", "").lower()
+    if set(digits) - set("0123456789abcdef") or len(digits) > DIGITS:
+        raise InvalidFieldError("id", f"{text!r} is no job id", "see `joblog list`")
+    if len(digits) < _LEAST:
+        raise InvalidFieldError("id", f"{text!r} is too short", "give at least four digits")
+    return digits
 
 
 def find_job(log: JobLog, text: str) -> UUID:
@@ -183,13 +201,9 @@ def find_job(log: JobLog, text: str) -> UUID:
 
     from ...eventstore import inspection
 
-    digits = text.replace("-", "").lower()
-    if set(digits) - set("0123456789abcdef") or len(digits) > _DIGITS:
-        raise InvalidFieldError("id", f"{text!r} is no job id", "see `joblog list`")
-    if len(digits) == _DIGITS:
+    digits = digits_of(text)
+    if len(digits) == DIGITS:
         return UUID(digits)
-    if len(digits) < _LEAST:
-        raise InvalidFieldError("id", f"{text!r} is too short", "give at least four digits")
     found = inspection.jobs_beginning(log.store, digits, limit=3)
     if len(found) == 1:
         return found[0]

@@ -22,6 +22,9 @@ class Settings:
 
     db: str = DEFAULT_DB
     db_origin: str = DEFAULT  #: default, JOBLOG_DB, or --db
+    server: str = ""  #: the service to ask instead
+    server_origin: str = ""
+    token_file: str = ""
     app: str = ""  #: ``module:attribute`` of the user's jobs
     as_json: bool = False
     quiet: bool = False
@@ -33,9 +36,19 @@ def _set(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     if not value:
         return
     setattr(settings, str(param.name), value)
-    if param.name == "db":
-        from_shell = ctx.get_parameter_source("db") is click.core.ParameterSource.ENVIRONMENT
-        settings.db_origin = "JOBLOG_DB" if from_shell else "--db"
+    if param.name in {"db", "server"}:
+        from_shell = ctx.get_parameter_source(param.name) is click.core.ParameterSource.ENVIRONMENT
+        origin = f"JOBLOG_{param.name.upper()}" if from_shell else f"--{param.name}"
+        setattr(settings, f"{param.name}_origin", origin)
+        _choose(settings)
+
+
+def _choose(settings: Settings) -> None:
+    """What stands on the command line counts more than what stands in the environment."""
+    if settings.server and settings.db_origin == "--db":
+        if settings.server_origin == "--server":
+            raise click.UsageError("give --db or --server: the log itself, or a service that is asked")
+        settings.server = ""
 
 
 def shared_options(*, environment: bool = False) -> Callable[[F], F]:
@@ -59,6 +72,18 @@ _OPTIONS: Final[tuple[tuple[tuple[str, ...], dict[str, Any]], ...]] = (
             "envvar": "JOBLOG_DB",
             "help": f"The database: sqlite:///path or postgresql://…  [default: {DEFAULT_DB}]",
         },
+    ),
+    (
+        ("--server",),
+        {
+            "metavar": "URL",
+            "envvar": "JOBLOG_SERVER",
+            "help": "A service to ask instead of the database; its token in JOBLOG_TOKEN or --token-file.",
+        },
+    ),
+    (
+        ("--token-file", "token_file"),
+        {"metavar": "FILE", "envvar": "JOBLOG_TOKEN_FILE", "help": "Where the token for --server is."},
     ),
     (
         ("--app",),

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 import click
 
-from ...domain.errors import InvalidFieldError, TooLargeError, UnknownOutcomeError
+from ...domain.errors import InvalidFieldError, TooLargeError
+from .door import NewJob, open_door
 from .exits import Exit
 from .instants import parse_instant, parse_span
-from .output import answer, say
-from .session import open_log, user, user_jobs
+from .output import answer
+from .session import user_jobs
 from .settings import current, shared_options
 
 if TYPE_CHECKING:
-    from ...domain.spec import JobSpec
-    from ...workers.commands.answers import Submitted
-    from ...workers.commands.log import JobLog
+    from .door import Document, Door
 
 _BYTES: Final = 1024 * 1024  #: read at most, of a file or of standard input
 _WAY_OUT: Final = 'give JSON, such as --args \'{"source": "people.csv"}\', or @file, or - for standard input'
@@ -44,31 +43,32 @@ def submit_command(*, kind: str, args_text: str, wait: bool, timeout: str, at: s
     KIND is a built-in operation, such as import.file, or one of --app.
     """
     limit = parse_span(timeout, "timeout").total_seconds() if timeout else None
-    jobs = user_jobs()
-    spec = jobs.spec(kind, read_args(args_text), owner=user(), **options)
-    with open_log(create=True) as log:
-        due_at = parse_instant(at, "at", log.now()) if at else None
-        spec = replace(spec, key=spec.key or log.ids.next(), due_at=due_at)
-        made = _submit(log, spec)
-        document = {"id": str(made.job_id), "created": made.created, "position": made.position}
-        document |= {"kind": spec.kind, "queue": spec.queue, "key": spec.key}
-        line = f"job {made.job_id} {'submitted' if made.created else 'is there already: the same key, the same job'}"
+    args = read_args(args_text)
+    if not current().server:
+        user_jobs().spec(kind, args, **options)  # refused before a database is made
+    with open_door(create=True) as door:
+        due_at = parse_instant(at, "at", door.now()) if at else None
+        document = door.submit(NewJob(kind, args, due_at=due_at, **options))
+        is_new = document["created"]
+        line = f"job {document['id']} {'submitted' if is_new else 'is there already: the same key, the same job'}"
         if not wait:
             answer(document, line)
             return Exit.DONE
-        from .waiting import see_through
-
         if not current().as_json:
             click.echo(line)
-        return see_through(log, made.job_id, jobs, limit=limit, document=document)
+        return _seen_through(door, document, limit)
 
 
-def _submit(log: JobLog, spec: JobSpec) -> Submitted:
-    try:
-        return log.submit(spec)
-    except UnknownOutcomeError:
-        say(f"it may or may not be in the log; the same command with --key {spec.key} finds out and is safe")
-        raise
+def _seen_through(door: Door, document: Document, limit: float | None) -> Exit:
+    from .local import Local
+
+    if not isinstance(door, Local):
+        from .watching import see_through_from_afar
+
+        return see_through_from_afar(door, document, limit=limit)
+    from .waiting import see_through
+
+    return see_through(door.log, UUID(document["id"]), user_jobs(), limit=limit, document=document)
 
 
 def read_args(text: str) -> Any:

@@ -9,17 +9,21 @@ import click
 
 from ...domain.errors import InvalidFieldError, LogRewoundError, StoreBusyError, StoreUnavailableError
 from ..text import clean
+from .door import TailPage, TailStart, open_door
 from .output import encoded, say
 from .session import find_job, open_log
 from .settings import current, shared_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
+    from datetime import datetime
     from uuid import UUID
 
     from ...eventstore.store import LoggedEvent
     from ...projections.feed.consumers import Consumer
+    from ...projections.feed.pages import Cursor, Page
     from ...workers.commands.log import JobLog
+    from .door import Document
 
 _PAGE: Final = 500
 _POLL_SECONDS: Final = 5.0  #: the floor under wake-ups
@@ -60,24 +64,45 @@ def tail_command(
     replica: bool,
 ) -> None:
     """Follow the log."""
-    from ...projections.feed.pages import Cursor, Filter
-
     if consumer and (after or replica):
         raise InvalidFieldError(
             "consumer", "it knows where to go on, and is written", "leave --after and --replica away"
         )
-    with open_log(reading=replica) as log:
-        only = Filter(job=find_job(log, job) if job else None, tenant=tenant)
-        named = _consumer(log, consumer) if consumer else None
-        tail = Tail(log, named.committed.position if named else _start(log, after, only.job), topics)
-        for page in tail.pages(follow=not no_follow):
-            wanted = only.kept(log.store, page)
-            if wanted:
-                click.echo("\n".join(_lines(log, wanted, tail.epoch, cloudevents=cloudevents)))
-            if named is not None:
-                named.commit(Cursor(named.committed.epoch, tail.position))  # it is out: echo flushes
-        if named is not None:
-            named.commit(Cursor(named.committed.epoch, tail.position))
+    form = "cloudevents" if cloudevents else "json" if current().as_json else "lines"
+    tell = _telling(form)
+    if consumer:
+        with open_log() as log:
+            _consume(log, consumer, TailStart("", job, topics, tenant, cloudevents), tell, follow=not no_follow)
+        return
+    with open_door(reading=replica) as door:
+        only = door.find(job) if job else ""
+        for page in door.follow(TailStart(after, only, topics, tenant, cloudevents), waiting=not no_follow):
+            tell(page.items, door.now())
+
+
+def _telling(form: str) -> Callable[[list[Document], datetime], None]:
+    """How events are said: one a line; echo flushes."""
+    if form != "lines":
+        return lambda items, _: click.echo("\n".join(map(encoded, items))) if items else None
+    from ..event_text import EventText
+
+    text = EventText()
+    return lambda items, now: click.echo("\n".join(text.log_line(one, now) for one in items)) if items else None
+
+
+def _consume(
+    log: JobLog, name: str, start: TailStart, tell: Callable[[list[Document], datetime], None], *, follow: bool
+) -> None:
+    """Go on where the consumer has stopped; what is out is committed."""
+    from ...projections.feed.pages import Cursor
+
+    named = _consumer(log, name)
+    only = find_job(log, start.job) if start.job else None
+    tail = Tail(log, named.committed, start, job=only)
+    for page in tail.pages(follow=follow):
+        tell(page.items, log.now())
+        named.commit(Cursor.parse(page.cursor))
+    named.commit(tail.cursor)
 
 
 def _consumer(log: JobLog, name: str) -> Consumer:
@@ -92,57 +117,66 @@ def _consumer(log: JobLog, name: str) -> Consumer:
     return consumer
 
 
-def _start(log: JobLog, after: str, job_id: UUID | None) -> int:
-    """The position to begin behind.  A position of an older epoch may now be another event's."""
+def begin(log: JobLog, after: str, job_id: UUID | None) -> Cursor:
+    """The place to begin behind.  A position of an older epoch may now be another event's."""
+    from ...projections.feed.pages import Cursor
+
+    state = log.store.state()
     if not after:
-        return log.store.head() if job_id is None else (log.store.position_of(job_id, 1) or 1) - 1
+        first = state.head if job_id is None else (log.store.position_of(job_id, 1) or 1) - 1
+        return Cursor(state.epoch, first)
     epoch, colon, position = after.rpartition(":")
     if not position.isdecimal() or (colon and not epoch.isdecimal()):
         raise InvalidFieldError("after", f"{after[:40]!r} is no position", "give a position, or epoch:position")
-    now = log.store.state().epoch
-    if colon and int(epoch) != now:
-        text = f"position {after} is of epoch {epoch}, the log is in epoch {now}: what followed may be other events now"
-        raise LogRewoundError(f"{text}; begin again with --after 0, or accept it with --after {now}:{position}")
-    return int(position)
+    if colon and int(epoch) != state.epoch:
+        text = f"position {after} is of epoch {epoch}, the log is in epoch {state.epoch}"
+        way_out = f"begin again with --after 0, or accept it with --after {state.epoch}:{position}"
+        raise LogRewoundError(f"{text}: what followed may be other events now; {way_out}")
+    return Cursor(state.epoch, int(position))
 
 
 class Tail:
-    """Pages of the log behind a position, in order, without gaps; waits at the end for more."""
+    """Pages of the log behind a cursor, as documents; waits at the end for more.
 
-    def __init__(self, log: JobLog, position: int, topics: tuple[str, ...] = ()) -> None:
-        self._log, self._topics = log, topics
-        self.position = position
-        self.epoch = log.store.state().epoch
+    Raises:
+        LogRewoundError: the log is not the one any more that was followed.
+    """
+
+    def __init__(self, log: JobLog, cursor: Cursor, start: TailStart, *, job: UUID | None = None) -> None:
+        from ...projections.feed.pages import Filter
+
+        self._log, self.cursor = log, cursor
+        self._only = Filter(tuple(start.topics), job, start.tenant)
+        self._cloudevents = start.cloudevents
         self._wake = threading.Event()
         self._is_away = False
 
-    def pages(self, *, follow: bool) -> Iterator[list[LoggedEvent]]:
+    def pages(self, *, follow: bool) -> Iterator[TailPage]:
         """Until the end of the log, or for ever."""
         ticket = self._log.waker.subscribe(self._wake.set)
         try:
             while True:
                 self._wake.clear()
                 page = self._patient() if follow else self._page()
-                if page:
-                    yield page
-                elif not follow:
+                if page is not None:
+                    yield TailPage(self._documents(page.events), str(page.cursor))
+                if page is not None and not page.is_last:
+                    continue
+                if not follow:
                     return
-                elif not self._is_away:
+                if not self._is_away:
                     self._wake.wait(_POLL_SECONDS)
         finally:
             self._log.waker.unsubscribe(ticket)
 
-    def _page(self) -> list[LoggedEvent]:
-        head = self._log.store.head()  # read first: all up to it is in the page, or is not wanted
-        if head < self.position:
-            text = f"the log ends at {head}, before position {self.position}"
-            raise LogRewoundError(f"{text}; if it was restored, begin again with --after 0")
-        page = self._log.store.log(self.position, _PAGE, topics=self._topics)
-        self.position = page[-1].position if len(page) == _PAGE else max(head, page[-1].position if page else 0)
-        self.epoch = self._log.store.state().epoch
+    def _page(self) -> Page:
+        from ...projections.feed.pages import read_page
+
+        page = read_page(self._log.store, self.cursor, only=self._only, limit=_PAGE)
+        self.cursor = page.cursor
         return page
 
-    def _patient(self) -> list[LoggedEvent]:
+    def _patient(self) -> Page | None:
         """No process ends because the database restarts."""
         try:
             page = self._page()
@@ -151,29 +185,19 @@ class Tail:
                 say(f"the database does not answer: {clean(str(error))}; trying again")
             self._is_away = True
             threading.Event().wait(_AWAY_SECONDS)
-            return []
+            return None
         if self._is_away:
             say("the database answers again")
             self._is_away = False
         return page
 
+    def _documents(self, events: Sequence[LoggedEvent]) -> list[Document]:
+        epoch = self.cursor.epoch
+        if self._cloudevents:
+            from ...projections.feed.envelope import cloud_event
 
-def _lines(log: JobLog, page: list[LoggedEvent], epoch: int, *, cloudevents: bool) -> Iterator[str]:
-    if cloudevents:
-        from ...projections.feed.envelope import cloud_event
+            store_id = self._log.store.state().store_id
+            return [cloud_event(event, store_id, epoch) for event in events]
+        from ..shapes import of_logged
 
-        store_id = log.store.state().store_id
-        for event in page:
-            yield encoded(cloud_event(event, store_id, epoch))
-        return
-    if current().as_json:
-        from ..shapes import of_event
-
-        for event in page:
-            yield encoded(of_event(event) | {"epoch": epoch, "cursor": f"{epoch}:{event.position}"})
-        return
-    from .. import history
-
-    now = log.now()
-    for event in page:
-        yield history.log_line(log, event, now)
+        return [of_logged(event, epoch) for event in events]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ...domain.errors import StoreBusyError, StoreUnavailableError
-from ..text import clean, counted, span
+from ..text import clean
 from .exits import OF_STATUS, Exit
 from .logs import start_logging
 from .measure import Measuring
@@ -19,7 +19,7 @@ from .output import emit, say
 from .progress import Progress
 from .settings import current
 from .signals import Stopping
-from .terminal import status_text
+from .watching import verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,21 +56,13 @@ def see_through(
     if local is not None and local.stopping is not None and local.stopping.received is not None:
         say(f"the job is kept: any worker goes on at its checkpoint; see `joblog show {job_id}`")
         end = local.stopping.end if end is Exit.JOB_PARKED and row["status"] != "paused" else end
-    if current().as_json:
-        from ..shapes import of_row
+    from ..shapes import of_row
 
+    if current().as_json:
         emit((document or {"id": str(job_id)}) | {"job": of_row(row)})
     else:
-        click.echo(_verdict(row))
+        click.echo(verdict(of_row(row)))
     return end
-
-
-def _verdict(row: JobRow) -> str:
-    ended, began = row["finished_at"] or row["updated_at"], row["started_at"]
-    took = f" in {span((ended - began) / 1_000_000)}" if row["finished_at"] and began else ""
-    said = ": ".join(part for part in (row["reason"], row["reason_text"]) if part)
-    status = status_text(row["status"], warnings=row["outcome"] == "with-warnings", width=0)
-    return f"job {row['id']} {status}{took}: {counted(row['done'], 'unit')} done{clean(f' ({said})' if said else '')}"
 
 
 # -- a worker of our own ---------------------------------------------------------------------------------------------

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from ..version import version
 from . import openapi, problems
 from .errors import RouteNotFoundError
-from .metrics import version
 from .route import Answer
 
 if TYPE_CHECKING:
@@ -46,4 +46,4 @@ def openapi_document(call: Call) -> Answer:
 def _openapi() -> bytes:
     from .routes import ROUTES
 
-    return orjson.dumps(openapi.build(ROUTES, version()))
+    return orjson.dumps(openapi.build(ROUTES, version() or "0"))

@@ -6,12 +6,14 @@ import asyncio
 import logging
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
 from ...domain.errors import JobLogError
+from ...eventstore.proof_rows import proof_rows
 from ...projections.feed.envelope import cloud_event
+from ..shapes import of_logged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,19 +35,34 @@ _KNOWN_JOBS: Final = 20_000
 class Entry:
     """One event of the log, encoded once for everybody."""
 
+    event: LoggedEvent
     position: int
-    stream: UUID
-    topic: str
+    epoch: int
     json: bytes  #: as a CloudEvent
+
+    @property
+    def stored(self) -> bytes:
+        """As `joblog tail --json` has it."""
+        return orjson.dumps(of_logged(self.event, self.epoch))
+
+
+class Wanted(NamedTuple):
+    """Which events of those that somebody may see."""
+
+    principal: Principal
+    topics: Sequence[str] = ()
+    job: UUID | None = None
+
+    def fits(self, entry: Entry) -> bool:
+        """Whether an event is of these topics and this job."""
+        event = entry.event
+        return (not self.topics or event.topic in self.topics) and self.job in {None, event.stream_id}
 
 
 def _encoded(events: Sequence[LoggedEvent], state: LogState) -> list[Entry]:
     """As they go out."""
     store_id, epoch = state.store_id, state.epoch
-    return [
-        Entry(event.position, event.stream_id, event.topic, orjson.dumps(cloud_event(event, store_id, epoch)))
-        for event in events
-    ]
+    return [Entry(event, event.position, epoch, orjson.dumps(cloud_event(event, store_id, epoch))) for event in events]
 
 
 class Feed:
@@ -77,12 +94,14 @@ class Feed:
         try:
             while True:
                 self._wake.clear()
+                before = (self.epoch, self.head)
                 try:
                     more = await self._service.ask(self._read)
                 except JobLogError as error:  # also our own "too busy": whoever waits at the end lives on this reader
                     logger.warning("the log can't be followed for now: %s", error)
                     more = False
-                self._tell()
+                if (self.epoch, self.head) != before:
+                    self._tell()
                 if not more:
                     await _within(self._wake.wait(), _POLL_SECONDS)
         finally:
@@ -109,9 +128,9 @@ class Feed:
             self._next.set_result(None)
         self._next = None
 
-    async def changed(self, seconds: float) -> None:
-        """Wait until something was appended, *seconds* are over, or the service stops."""
-        if self.stopped.is_set():
+    async def changed(self, seconds: float, *, behind: int | None = None) -> None:
+        """Wait until something was appended, *seconds* are over, or the service stops; *behind*: if it was not already."""
+        if self.stopped.is_set() or (behind is not None and self.head > behind):
             return
         if self._next is None:
             self._next = asyncio.get_running_loop().create_future()
@@ -125,9 +144,9 @@ class Feed:
     # -- pages -------------------------------------------------------------------------------------------------------
 
     async def page(
-        self, after: int, limit: int, topics: Sequence[str], principal: Principal, known: tuple[int, int]
+        self, after: int, limit: int, wanted: Wanted, known: tuple[int, int]
     ) -> tuple[list[Entry], int, int]:
-        """What stands behind *after* that *principal* may see; how far was looked, and the epoch of it.
+        """What stands behind *after* that is wanted; how far was looked, and the epoch of it.
 
         From memory if it is all there and no older than what the caller knows (epoch, head), else from the store.
         """
@@ -135,28 +154,31 @@ class Feed:
         if in_reach and after <= self.head and known <= (epoch, self.head):
             found = list(self._newer(after, limit))
             upto = found[-1].position if found else after
-            found = [entry for entry in found if not topics or entry.topic in topics]
-            if not principal.is_bound:
+            found = [entry for entry in found if wanted.fits(entry)]
+            if not found or not wanted.principal.is_bound:
                 return found, upto, epoch
-            return await self._service.ask(self._seen, found, principal), upto, epoch
-        return await self._service.ask(self._stored_page, after, limit, topics, principal)
+            return await self._service.ask(self._seen, found, wanted.principal), upto, epoch
+        return await self._service.ask(self._stored_page, after, limit, wanted)
 
     def _newer(self, after: int, limit: int) -> list[Entry]:
         start = after + 1 - self._tail[0].position
         return [self._tail[index] for index in range(start, min(start + limit, len(self._tail)))]
 
-    def _stored_page(
-        self, after: int, limit: int, topics: Sequence[str], principal: Principal
-    ) -> tuple[list[Entry], int, int]:
-        state = self._log.store.state()  # read first: all up to its head is in the page, or is not wanted
-        events = self._log.store.log(after, limit, upto=state.head, topics=topics)
+    def _stored_page(self, after: int, limit: int, wanted: Wanted) -> tuple[list[Entry], int, int]:
+        store = self._log.store
+        state = store.state()  # read first: all up to its head is in the page, or is not wanted
+        if wanted.job is not None:
+            events = proof_rows(store).stream_log(wanted.job, after, state.head, limit)
+        else:
+            events = store.log(after, limit, upto=state.head, topics=wanted.topics)
         upto = events[-1].position if len(events) == limit else state.head
-        entries = _encoded(events, state)
-        return self._seen(entries, principal) if principal.is_bound else entries, max(upto, after), state.epoch
+        entries = [entry for entry in _encoded(events, state) if wanted.fits(entry)]
+        entries = self._seen(entries, wanted.principal) if wanted.principal.is_bound else entries
+        return entries, max(upto, after), state.epoch
 
     def _seen(self, entries: list[Entry], principal: Principal) -> list[Entry]:
         """Those of jobs that a bound principal sees; tenant and owner of a job never change."""
-        unknown = [entry.stream for entry in entries if entry.stream not in self._owners]
+        unknown = [entry.event.stream_id for entry in entries if entry.event.stream_id not in self._owners]
         if unknown:
             rows = self._log.store.jobs(list(dict.fromkeys(unknown)))
             if len(self._owners) > _KNOWN_JOBS:
@@ -164,7 +186,7 @@ class Feed:
             for stream in unknown:
                 row = rows.get(stream)
                 self._owners[stream] = None if row is None else (row["tenant"], row["owner"])
-        return [entry for entry in entries if self._is_theirs(entry.stream, principal)]
+        return [entry for entry in entries if self._is_theirs(entry.event.stream_id, principal)]
 
     def _is_theirs(self, stream: UUID, principal: Principal) -> bool:
         whose = self._owners.get(stream)

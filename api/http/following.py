@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import orjson
 from aiohttp import web
 
-from ...domain.errors import StoreError
+from ...domain.errors import InvalidFieldError, StoreError
 from .. import cursors
 from .errors import OverloadedError
-from .feed import PAGE
+from .feed import PAGE, Wanted
 from .route import Answer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
 
     from ...eventstore.store import LogState
     from .feed import Entry, Feed
@@ -29,31 +31,49 @@ EVENTS: Final = "text/event-stream"
 async def follow_log(call: Call) -> Answer | web.StreamResponse:
     """Events behind a place, in order, without gaps; `wait` holds the answer until there is one."""
     accept = call.request.headers.get("Accept", "")
-    topics = tuple(topic for topic in call.query.topics.split(",") if topic)
+    wanted = _wanted(call)
     state = await call.service.ask(call.log.store.state)
     given = call.request.headers.get("Last-Event-ID", "") or call.query.after
     after = cursors.log_place(given, state) if given else state.head if EVENTS in accept else 0
     if call.request.method == "HEAD":
         return Answer(b"")
     if EVENTS in accept:
-        return await _stream(call, _Sse(), after, topics, state)
+        return await _stream(call, _Sse(), after, wanted, state)
     if NDJSON in accept:
-        return await _stream(call, _Lines(), after, topics, state)
-    return await _page(call, after, topics, (state.epoch, state.head))
+        return await _stream(call, _Lines(), after, wanted, state)
+    return await _page(call, after, wanted, (state.epoch, state.head), attrgetter("json"))
 
 
-async def _page(call: Call, after: int, topics: Sequence[str], known: tuple[int, int]) -> Answer:
+async def read_log(call: Call) -> Answer:
+    """The same as stored: what `joblog tail --json` prints."""
+    state = await call.service.ask(call.log.store.state)
+    after = cursors.log_place(call.query.after, state) if call.query.after else 0
+    return await _page(call, after, _wanted(call), (state.epoch, state.head), attrgetter("stored"))
+
+
+def _wanted(call: Call) -> Wanted:
+    query, who = call.query, call.principal
+    if query.tenant is not None:
+        if who.tenant not in {"", query.tenant}:
+            raise InvalidFieldError("tenant", "not the token's own", "leave it out")
+        who = replace(who, tenant=query.tenant)
+    return Wanted(who, tuple(topic for topic in query.topics.split(",") if topic), query.job)
+
+
+async def _page(
+    call: Call, after: int, wanted: Wanted, known: tuple[int, int], form: Callable[[Entry], bytes]
+) -> Answer:
     feed, clock = call.service.feed, call.log.clock
     until = clock.monotonic() + min(call.query.wait, call.service.limits.wait_seconds)
     while True:
-        found, upto, epoch = await feed.page(after, call.query.limit, topics, call.principal, known)
+        found, upto, epoch = await feed.page(after, call.query.limit, wanted, known)
         left = until - clock.monotonic()
         if found or left <= 0 or feed.stopped.is_set():
             break
         if upto == after:
-            await feed.changed(left)
+            await feed.changed(left, behind=after)
         after = upto
-    body = b'{"items":[' + b",".join(entry.json for entry in found)
+    body = b'{"items":[' + b",".join(map(form, found))
     place = orjson.dumps({"next": f"{epoch}:{upto}", "high_water": max(feed.head, upto)})
     return Answer(body + b"]," + place[1:])
 
@@ -68,7 +88,7 @@ class _Sse:
 
     def write(self, entry: Entry, epoch: int) -> bytes:
         """One event."""
-        head = f"id: {epoch}:{entry.position}\nevent: {entry.topic}\ndata: ".encode()
+        head = f"id: {epoch}:{entry.position}\nevent: {entry.event.topic}\ndata: ".encode()
         return head + entry.json + b"\n\n"
 
     def passed(self, epoch: int, position: int) -> bytes:
@@ -103,9 +123,7 @@ class _Lines:
         return b""
 
 
-async def _stream(
-    call: Call, form: _Sse | _Lines, after: int, topics: Sequence[str], state: LogState
-) -> web.StreamResponse:
+async def _stream(call: Call, form: _Sse | _Lines, after: int, wanted: Wanted, state: LogState) -> web.StreamResponse:
     answer = web.StreamResponse(
         headers={"Content-Type": form.media, "X-Accel-Buffering": "no", "Cache-Control": "no-store"}
     )
@@ -115,7 +133,7 @@ async def _stream(
     feed.followers += 1
     try:
         await answer.write(form.beginning)
-        await _send(call, form, answer, after, topics, state)
+        await _send(call, form, answer, after, wanted, state)
         await answer.write_eof()
     except ConnectionError:
         pass  # the client went away, as clients do
@@ -125,7 +143,7 @@ async def _stream(
 
 
 async def _send(
-    call: Call, form: _Sse | _Lines, answer: web.StreamResponse, after: int, topics: Sequence[str], state: LogState
+    call: Call, form: _Sse | _Lines, answer: web.StreamResponse, after: int, wanted: Wanted, state: LogState
 ) -> None:
     """Pages until the end of the log, or for ever.  A client that reads slowly is waited for, and reads from the store."""
     feed, told = call.service.feed, after
@@ -133,7 +151,7 @@ async def _send(
     while not feed.stopped.is_set():
         try:
             may = await call.service.still(call.principal, call.route.scope)
-            found, upto, now = await feed.page(after, PAGE, topics, call.principal, known)
+            found, upto, now = await feed.page(after, PAGE, wanted, known)
         except (StoreError, OverloadedError):  # the database is away: the stream goes on where it is, once it is back
             await feed.changed(_AWAY_SECONDS)
             await answer.write(form.ping)
@@ -155,12 +173,11 @@ async def _send(
         if after > told:
             await answer.write(form.passed(epoch, after))
             told = after
-        await _rest(feed, form, answer)
+        await _rest(feed, form, answer, after)
 
 
-async def _rest(feed: Feed, form: _Sse | _Lines, answer: web.StreamResponse) -> None:
+async def _rest(feed: Feed, form: _Sse | _Lines, answer: web.StreamResponse, after: int) -> None:
     """Wait for more; say now and then that somebody is here."""
-    head = feed.head
-    await feed.changed(_PING_SECONDS)
-    if feed.head == head and not feed.stopped.is_set():
+    await feed.changed(_PING_SECONDS, behind=after)
+    if feed.head <= after and not feed.stopped.is_set():
         await answer.write(form.ping)

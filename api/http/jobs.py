@@ -116,11 +116,8 @@ def _past_job(call: Call, row: JobRow) -> Answer:
     made = past.job(call.log, row, at)
     if made is None:
         raise JobNotFoundError(row["id"])
-    unknown = dict.fromkeys(
-        ("args", "cursor", "tallies", "result", "errors", "errors_dropped", "cycle", "unit", "lease")
-    )
     headers = {"Cache-Control": _FOREVER if call.query.at.isdecimal() else _PRIVATE}
-    return Answer(made | unknown, headers=headers)
+    return Answer(made, headers=headers)
 
 
 def replayed(call: Call, row: JobRow) -> Job | None:

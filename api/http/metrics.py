@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...eventstore import inspection
 from ...eventstore.schema import SCHEMA_VERSION
 from .. import queue_list
+from ..version import version
 from .route import Answer
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def _of_log(service: Service) -> Iterator[str]:
     log = service.log
     state, now = log.store.state(), log.store.now()
     yield from _head("joblog_build_info", "gauge", "The version of code and schema.")
-    yield _line("joblog_build_info", {"version": version(), "schema": str(SCHEMA_VERSION)}, 1)
+    yield _line("joblog_build_info", {"version": version() or "0", "schema": str(SCHEMA_VERSION)}, 1)
     yield from _head("joblog_log_position", "gauge", "The last position of the log.")
     yield _line("joblog_log_position", {}, state.head)
     yield from _head("joblog_log_epoch", "gauge", "The log's epoch.")
@@ -127,14 +128,3 @@ def _line(name: str, labels: dict[str, str], value: float) -> str:
 
 def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-def version() -> str:
-    """This joblog's."""
-    from importlib.metadata import PackageNotFoundError
-    from importlib.metadata import version as of
-
-    try:
-        return of("joblog")
-    except PackageNotFoundError:
-        return "0"

@@ -125,6 +125,16 @@ API: Final[tuple[Route, ...]] = (
         query=s.FeedQuery,
         on_loop=True,
     ),
+    Route(
+        "GET",
+        "/api/v1/log",
+        "feed:read",
+        following.read_log,
+        "Read the log as stored",
+        s.LogPage,
+        query=s.FeedQuery,
+        on_loop=True,
+    ),
     *(
         Route(method, f"/api/v1/consumers{path}", "feed:read", handler, summary, answer, whole=True, **more)
         for method, path, handler, summary, answer, more in _CONSUMERS

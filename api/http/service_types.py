@@ -98,6 +98,8 @@ class FeedQuery(Struct, kw_only=True, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1, le=500)] = 100
     topics: Annotated[str, Meta(max_length=2000, description="Topics, with commas between.")] = ""
     wait: Annotated[float, Meta(ge=0, le=60, description="Seconds to wait at the end of the log.")] = 0
+    job: Annotated[UUID, Meta(description="Only events of this job.")] | None = None
+    tenant: Annotated[Name, Meta(description="Only events of jobs of this tenant.")] | None = None
 
 
 class CloudEvent(Struct):
@@ -120,6 +122,29 @@ class FeedPage(Struct):
     """Events behind a place; `next` is the place to go on behind, whether or not anything was found."""
 
     items: list[CloudEvent]
+    next: str
+    high_water: int
+
+
+class LoggedEvent(Struct):
+    """An event of the log as stored."""
+
+    position: int
+    stream: UUID
+    version: int
+    topic: str
+    time: datetime
+    event_id: str | None
+    data: dict[str, Any]
+    epoch: int
+    cursor: str
+    class_version: int | UnsetType = UNSET
+
+
+class LogPage(Struct):
+    """Events behind a place; `next` is the place to go on behind, whether or not anything was found."""
+
+    items: list[LoggedEvent]
     next: str
     high_water: int
 

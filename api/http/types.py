@@ -230,6 +230,7 @@ class Event(Struct):
     time: datetime
     event_id: str | None
     data: dict[str, Any]
+    class_version: int | UnsetType = UNSET
 
 
 class EventPage(Struct):

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from joblog.api.cli import tail as tailing
-from joblog.domain.errors import StoreUnavailableError
-from joblog.eventstore.store import LoggedEvent
+from joblog.api.cli.door import TailStart
+from joblog.domain.errors import LogRewoundError, StoreUnavailableError
+from joblog.projections.feed import pages
 from joblog.workers.commands.log import JobLog
 from tests.api.cli.terminal import ADA, Answer, claimed, started, submit, work
 
@@ -88,18 +89,6 @@ def test_a_position_that_the_log_does_not_have_any_more(log: JobLog, cli: Callab
     assert (answer.code, answer.refusal) == (5, "log-rewound")
 
 
-class FlakyStore:
-    """A store that is away now and then."""
-
-    def __init__(self, log: JobLog, away: list[bool]) -> None:
-        self._log, self._away = log, away
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "head" and self._away and self._away.pop(0):
-            raise StoreUnavailableError("gone")
-        return getattr(self._log.store, name)
-
-
 def test_a_database_that_restarts_ends_nothing(
     sqlite_log: JobLog, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -107,18 +96,32 @@ def test_a_database_that_restarts_ends_nothing(
     monkeypatch.setattr(tailing, "say", said.append)
     monkeypatch.setattr(tailing, "_AWAY_SECONDS", 0.01)
     submit(sqlite_log)
+    read, away = pages.read_page, [True, True, False]
 
-    class Log:
-        waker = sqlite_log.waker
-        store = FlakyStore(sqlite_log, [True, True, False])
+    def flaky(*args: Any, **more: Any) -> Any:
+        if away and away.pop(0):
+            raise StoreUnavailableError("gone")
+        return read(*args, **more)
 
-    pages = tailing.Tail(Log(), 0).pages(follow=True)  # type: ignore[arg-type]
-    page: list[LoggedEvent] = next(pages)
-    pages.close()  # type: ignore[attr-defined]
+    monkeypatch.setattr(pages, "read_page", flaky)
+    following = tailing.Tail(sqlite_log, pages.Cursor(1, 0), TailStart()).pages(follow=True)
+    page = next(following)
+    following.close()  # type: ignore[attr-defined]
 
-    assert [event.position for event in page] == [1]
+    assert [event["position"] for event in page.items] == [1]
     assert said == ["the database does not answer: gone; trying again", "the database answers again"]
     assert capsys.readouterr().err == ""
+
+
+def test_a_log_that_is_put_back_meanwhile_is_told(sqlite_log: JobLog) -> None:
+    """What follows a position of the older epoch may be other events now."""
+    submit(sqlite_log)
+    following = tailing.Tail(sqlite_log, pages.Cursor(1, 0), TailStart()).pages(follow=True)
+    next(following)
+    sqlite_log.raise_epoch(ADA, reason="restored")
+
+    with pytest.raises(LogRewoundError, match="older"):
+        next(following)
 
 
 # -- consumers ---------------------------------------------------------------------------------------------------------

@@ -112,7 +112,8 @@ def test_who_is_bound_reaches_their_own_jobs_alone(log: JobLog, server: HttpServ
     client = Client(server.port, a_token(log, "jobs:read", "jobs:control", tenant="red"))
 
     assert client.post(BULK, {"command": "cancel", "filter": {"tenant": "blue"}}).code == "invalid-field"
-    for body in ({"filter": {}}, {"ids": [str(one) for one in blue]}):
+    bodies: list[dict[str, Any]] = [{"filter": {}}, {"ids": [str(one) for one in blue]}]
+    for body in bodies:
         reply = client.post(BULK, {"command": "cancel", **body})
         assert ended(log, reply.json["id"]).status is Status.COMPLETED
         assert client.get(reply.headers["location"]).status == 200
@@ -141,7 +142,8 @@ def test_later_jobs_and_other_chores_are_left_alone(sqlite_log: JobLog, monkeypa
 def test_a_withdrawn_right_stops_it_before_the_next_job(sqlite_log: JobLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """CTL-07."""
     log, ids = sqlite_log, submit(sqlite_log, 3)
-    command, seen = log.command, []
+    command = log.command
+    seen: list[UUID] = []
 
     def demoted(action: str, job_id: UUID, actor: Actor, **more: Any) -> Any:
         if seen:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -77,7 +76,7 @@ def test_an_instant_means_the_last_change_up_to_then(admin: Client, log: JobLog)
     fold(log)
     now = log.now()
 
-    def at(when: Any) -> str:
+    def at(when: datetime) -> str:
         return when.isoformat().replace("+00:00", "Z")
 
     assert admin.good(f"{JOBS}?at={at(now - timedelta(days=1))}")["position"] == 0

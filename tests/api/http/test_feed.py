@@ -15,8 +15,10 @@ import pytest
 
 from joblog.api.http import auth
 from joblog.api.http.errors import OverloadedError
+from joblog.api.http.feed import Feed
 from joblog.api.http.server import HttpServer
 from joblog.api.http.service import Service
+from joblog.api.shapes import of_logged
 from joblog.domain.errors import StoreUnavailableError
 from joblog.domain.job import Actor
 from joblog.domain.spec import JobSpec
@@ -279,3 +281,60 @@ def test_the_reader_outlives_a_moment_with_too_much_to_do(log: JobLog, server: H
         submit(log, 2)
         assert refused.wait(30)
         assert len(stream.events(1)) == 1
+
+
+def test_a_quiet_stream_says_now_and_then_that_somebody_is_here(
+    admin: Client, log: JobLog, server: HttpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the stated interval: not with each look at the store."""
+    waited: list[float] = []
+    changed = Feed.changed
+
+    async def noted(feed: Feed, seconds: float, *, behind: int | None = None) -> None:
+        waited.append(seconds)
+        await changed(feed, min(seconds, 0.05), behind=behind)
+
+    tell, told = server.service.feed._tell, []
+    monkeypatch.setattr(server.service.feed, "_tell", lambda: (told.append(1), tell()))
+    monkeypatch.setattr(Feed, "changed", noted)
+    submit(log, 1)
+    with streaming(admin, "?after=0") as stream:
+        stream.events(1)
+        told.clear()
+        while stream.answer.readline() != b": still here\n":
+            """Until the first ping."""
+        looked = threading.Event()
+        read = server.service.feed._read
+
+        def seen() -> bool:
+            looked.set()
+            return read()
+
+        monkeypatch.setattr(server.service.feed, "_read", seen)
+        assert looked.wait(PATIENCE)  # a look that finds nothing wakes nobody
+
+    assert set(waited) == {15.0}
+    assert told == []
+
+
+def test_one_job_or_one_tenant_is_followed_and_stored_events_are_those_of_the_log(
+    log: JobLog, server: HttpServer
+) -> None:
+    admin = Client(server.port, a_token(log, "admin"))
+    red = Client(server.port, a_token(log, "feed:read", tenant="red"))
+    [first] = submit(log, 1, tenant="red")
+    [second] = submit(log, 1, tenant="blue")
+    log.claim("w", limit=2)
+
+    def positions(client: Client, query: str) -> list[int]:
+        return [item["position"] for item in client.good(f"/api/v1/log?{query}")["items"]]
+
+    by_job = admin.good(f"{FEED}?job={first}")
+    assert int(by_job["items"][0]["sequence"]) == 1
+    assert {item["subject"] for item in by_job["items"]} == {str(first)}
+    assert by_job["next"] == "1:4"
+    assert set(positions(admin, f"job={second}")) | set(positions(admin, f"job={first}")) == {1, 2, 3, 4}
+    assert positions(admin, "tenant=red") == positions(red, "") == positions(red, "tenant=red")
+    assert red.get("/api/v1/log?tenant=blue").code == "invalid-field"
+    [event] = admin.good("/api/v1/log?after=1:1&limit=1")["items"]
+    assert event == of_logged(log.store.log(1, 1)[0], 1)

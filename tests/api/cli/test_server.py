@@ -1,0 +1,193 @@
+"""`--server`: every command says the same through a service as through the database, and the token is seen by nobody."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from joblog.api.cli import watching
+from joblog.api.http.server import HttpServer
+from joblog.projections.runner import Runner
+from joblog.workers.commands.log import JobLog
+from tests.api.cli.terminal import Answer, claimed, joblog, submit, work
+from tests.api.http.client import a_token, serving
+
+Cli = Callable[..., Answer]
+
+
+@pytest.fixture
+def server(log: JobLog) -> Iterator[HttpServer]:
+    with serving(log) as server:
+        yield server
+
+
+@pytest.fixture
+def afar(log: JobLog, server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """The command line on the service of ``server``."""
+    monkeypatch.setenv("JOBLOG_TOKEN", a_token(log, "admin", name="ada"))
+    return lambda *args, **more: joblog("--server", server.url, *args, **more)
+
+
+@pytest.fixture
+def story(log: JobLog) -> list[str]:
+    """Jobs in many states; the ids, that of the richest first."""
+    first = submit(log, "1", tags=("a", "b"))
+    held = claimed(log)
+    work(held, 1, 2)
+    held.attempt_unit("rows:3")
+    others = [submit(log, str(number), queue="later") for number in range(2, 6)]
+    log.control_queue("later", "limit", _ada(), slots=3)
+    log.command("pause", _id(others[0]), _ada())
+    log.command("cancel", _id(others[1]), _ada())
+    Runner(log.store, log.mapper, "me").run()
+    return [first, *others]
+
+
+def _ada() -> Any:
+    from joblog.domain.job import Actor
+
+    return Actor("ada", text="because")
+
+
+def _id(text: str) -> Any:
+    from uuid import UUID
+
+    return UUID(text)
+
+
+def steady(answer: Answer) -> Any:
+    """Its JSON, but for what only time changes."""
+    assert answer.code == 0, answer.err
+    return [
+        json.loads(re.sub(r'"seconds_left": [0-9.]+', '"seconds_left": 1', line)) for line in answer.out.splitlines()
+    ]
+
+
+READING = {
+    "list": ("list",),
+    "list of a queue": ("list", "--queue", "later", "--status", "queued", "--limit", "1"),
+    "list behind a job": ("list", "--after", "{id}"),
+    "list as of": ("list", "--at", "3"),
+    "show": ("show", "{id}"),
+    "show by its beginning": ("show", "{short}"),
+    "show with events": ("show", "{id}", "--events"),
+    "show as of": ("show", "{id}", "--at", "2"),
+    "why": ("why", "{id}"),
+    "why paused": ("why", "{other}"),
+    "queues": ("queues",),
+    "workers": ("workers",),
+    "gates": ("gates",),
+    "recovery": ("recovery", "--filter", "done", "--search", "PAUSE"),
+    "tail": ("tail", "--after", "0", "--no-follow"),
+    "tail of a job": ("tail", "--job", "{id}", "--no-follow"),
+    "tail of topics": ("tail", "--after", "2", "--topic", "joblog.job.submitted", "--no-follow"),
+    "tail as CloudEvents": ("tail", "--after", "0", "--no-follow", "--cloudevents", "--tenant", "default"),
+}
+
+
+@pytest.mark.parametrize("name", READING)
+def test_reading_says_the_same(cli: Cli, afar: Cli, story: list[str], name: str) -> None:
+    words = {"id": story[0], "short": story[0][:9], "other": story[1]}
+    args = [part.format(**words) for part in READING[name]]
+
+    assert steady(cli(*args, "--json")) == steady(afar(*args, "--json"))
+    here, there = cli(*args), afar(*args)
+    blurred = [re.sub(r"\d+(\.\d)? s\b", "n s", one.out) for one in (here, there)]
+    assert blurred[0] == blurred[1]
+    assert (here.code, here.err) == (there.code, there.err)
+
+
+def test_commanding_says_the_same(log: JobLog, cli: Cli, afar: Cli) -> None:
+    for number, way in enumerate((cli, afar)):
+        key = f"a-key-of-this-test-{number:04d}"
+        made = way("submit", "import.file", "--key", key, "--args", _ARGS, "--at", "+1h", "--json").document
+        assert (made["created"], made["key"], made["queue"], made["kind"]) == (True, key, "default", "import.file")
+        again = way("submit", "import.file", "--key", key, "--args", _ARGS, "--at", "+1h", "--json").document
+        assert again == made | {"created": False}
+        for action, status in (("pause", "paused"), ("resume", "queued"), ("pause", "paused"), ("retry", "queued")):
+            done = way(action, made["id"], "--json", "--reason", "because").document
+            assert (done["id"], done["action"], done["status"], done["repeated"]) == (made["id"], action, status, False)
+        stale = way("cancel", made["id"], "--if-version", "1")
+        assert (stale.code, stale.refusal) == (4, "version-conflict")
+        twice = [way("cancel", made["id"], "--request-id", f"cancel-of-this-test-{number}", "--json") for _ in range(2)]
+        assert [one.document["repeated"] for one in twice] == [False, True]
+        refused = way("resume", made["id"])
+        assert (refused.code, refused.refusal) == (4, "wrong-state")
+        event = way("tail", "--job", made["id"], "--no-follow", "--json").lines[1]
+        assert json.loads(event)["data"]["text"] == "because"
+    assert (
+        cli("queues", "limit", "q", "3", "--json").document.keys()
+        == afar("queues", "limit", "q", "4", "--json").document.keys()
+    )
+    assert afar("queues", "pause", "a/b", "--json").document == cli("queues", "pause", "a/b", "--json").document | {
+        "generation": 1
+    }
+
+
+_ARGS = '{"source": "x.csv", "target": "sqlite:///x.db", "table": "t"}'
+
+
+def test_gates_say_the_same(cli: Cli, afar: Cli) -> None:
+    for way in (cli, afar):
+        limited = way("gates", "set", "crm/env:TOKEN", "--slots", "3", "--spacing", "0.5s", "--json").document
+        assert (limited["slots"], limited["spacing_seconds"], limited["set_by"]) == (3, 0.5, "operator")
+        closed = way("gates", "close", "crm/env:TOKEN", "--for", "1h", "--json").document
+        assert closed["closed"]
+        opened = way("gates", "open", "crm/env:TOKEN", "--resume", "--json").document
+        assert (opened["closed"], opened["resumed"]) == (False, 0)
+        assert way("gates", "open", "none").refusal == "gate-not-found"
+
+
+def test_a_job_is_seen_through(log: JobLog, afar: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = iter(["complete", "fail"])
+
+    def meanwhile(seconds: float) -> None:
+        del seconds
+        [held] = log.claim("w")
+        held.complete({"rows": 1}) if next(ends) == "complete" else held.fail(reason="bad-row", text="")
+
+    monkeypatch.setattr(watching, "pause", meanwhile)
+    good = afar("submit", "import.file", "--args", _ARGS, "--wait", "--json")
+    assert (good.code, good.document["job"]["status"], good.document["created"]) == (0, "completed", True)
+    assert good.document["job"].keys() == afar("list", "--json").document["items"][0].keys()
+    bad = afar("submit", "import.file", "--args", _ARGS, "--wait")
+    assert bad.code == 10
+    assert "✕ failed" in bad.lines[-1]
+
+
+def test_the_token_comes_from_a_file_or_the_environment(
+    log: JobLog, server: HttpServer, afar: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert afar("list").code == 0
+    monkeypatch.setenv("JOBLOG_TOKEN", "jl_wrong")
+    assert afar("list").refusal == "unauthorized"
+    monkeypatch.delenv("JOBLOG_TOKEN")
+    assert afar("list").refusal == "invalid-field"
+    file = tmp_path / "token"
+    file.write_text(a_token(log, "jobs:read") + "\n")
+    assert afar("list", "--token-file", str(file)).code == 0
+    assert afar("pause", "0" * 32, "--token-file", str(file)).refusal == "scope-missing"
+    monkeypatch.setenv("JOBLOG_TOKEN_FILE", str(file))
+    monkeypatch.setenv("JOBLOG_SERVER", server.url)
+    assert joblog("list").code == 0
+
+
+def test_what_only_the_database_can_answer_says_so(afar: Cli, sqlite_url: str) -> None:
+    assert afar("doctor").code == 2
+    assert "give --db" in afar("init").err
+    assert afar("list", "--db", sqlite_url).code == 2
+    for url in ("localhost:1", "ftp://x", "http://user@x"):
+        assert joblog("--server", url, "list").refusal == "invalid-field"
+
+
+def test_a_service_that_is_away_ends_with_75(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JOBLOG_TOKEN", "jl_x")
+
+    answer = joblog("--server", "http://127.0.0.1:1", "list")
+
+    assert (answer.code, answer.refusal) == (75, "store-unavailable")
