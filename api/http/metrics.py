@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...eventstore import inspection
 from ...eventstore.schema import SCHEMA_VERSION
+from ...projections import queries
+from ...projections.views import VIEWS
 from .. import queue_list
 from ..version import version
 from .route import Answer
@@ -14,10 +16,12 @@ from .route import Answer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ...workers.commands.log import JobLog
     from .route import Call
     from .service import Service
 
 MEDIA: Final = "text/plain; version=0.0.4; charset=utf-8"
+_SERIES: Final = 100  #: (kind, queue) pairs that are told apart, and gates
 _BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
@@ -47,6 +51,7 @@ def metrics(call: Call) -> Answer:
 
 def _lines(service: Service) -> Iterator[str]:
     yield from _of_log(service)
+    yield from _of_views(service.log)
     yield from _of_service(service)
 
 
@@ -77,7 +82,50 @@ def _of_log(service: Service) -> Iterator[str]:
     yield _line("joblog_outbox_jobs", {}, inspection.outbox_size(log.store))
     yield from _head("joblog_consumer_lag_events", "gauge", "How far each follower is behind the log.")
     for name, position in inspection.followers(log.store).items():
-        yield _line("joblog_consumer_lag_events", {"consumer": name}, max(state.head - position, 0))
+        if name not in VIEWS:
+            yield _line("joblog_consumer_lag_events", {"consumer": name}, max(state.head - position, 0))
+
+
+def _of_views(log: JobLog) -> Iterator[str]:
+    yield from _head("joblog_jobs", "gauge", 'Jobs by state, as far as the counters have come; small ones are "other".')
+    for (state, kind, queue), jobs in _counted(log):
+        yield _line("joblog_jobs", {"state": state, "kind": kind, "queue": queue}, jobs)
+    lags = queries.lag(log.store)
+    for name, text, value in (
+        ("joblog_projection_lag_events", "How far each projection is behind the log.", lambda one: one.events),
+        (
+            "joblog_projection_lag_seconds",
+            "Since when something is not shown there.",
+            lambda one: round(one.seconds, 3),
+        ),
+        ("joblog_projection_stopped", "Whether it met an event that it can't fold.", _stopped),
+    ):
+        yield from _head(name, "gauge", text)
+        yield from (_line(name, {"projection": one.name}, value(one)) for one in lags)
+    yield from _head("joblog_gate_closed_seconds", "gauge", "For how long a provider's gate is still closed, at most.")
+    now, closed = log.store.now(), dict[str, float]()
+    for gate in log.store.gates():
+        provider = gate.row.gate.partition("/")[0].partition("@")[0]  # neither tenant nor credential
+        closed[provider] = max(closed.get(provider, 0.0), (gate.row.closed_until - now) / 1_000_000)
+    for provider in sorted(closed)[:_SERIES]:
+        yield _line("joblog_gate_closed_seconds", {"gate": provider}, round(closed[provider], 3))
+
+
+def _counted(log: JobLog) -> list[tuple[tuple[str, ...], int]]:
+    """Jobs by state, kind and queue: the largest of them, the others together, so that no number of kinds is too many."""
+    found = queries.counters(log.store, by=("status", "kind", "queue"))
+    sizes: Counter[tuple[str, str]] = Counter()
+    for (_, kind, queue), jobs in found.items():
+        sizes[kind, queue] += jobs
+    shown = {one for one, _ in sizes.most_common(_SERIES)}
+    made: Counter[tuple[str, ...]] = Counter()
+    for (state, kind, queue), jobs in found.items():
+        made[(state, kind, queue) if (kind, queue) in shown else (state, "other", "other")] += jobs
+    return sorted(made.items())
+
+
+def _stopped(one: queries.Lag) -> int:
+    return int(one.stopped_at is not None)
 
 
 def _age(one: dict[str, Any], now: int) -> float:

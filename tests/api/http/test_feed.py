@@ -294,8 +294,14 @@ def test_a_quiet_stream_says_now_and_then_that_somebody_is_here(
         waited.append(seconds)
         await changed(feed, min(seconds, 0.05), behind=behind)
 
-    tell, told = server.service.feed._tell, []
-    monkeypatch.setattr(server.service.feed, "_tell", lambda: (told.append(1), tell()))
+    tell = server.service.feed._tell
+    told: list[int] = []
+
+    def noted_tell() -> None:
+        told.append(1)
+        tell()
+
+    monkeypatch.setattr(server.service.feed, "_tell", noted_tell)
     monkeypatch.setattr(Feed, "changed", noted)
     submit(log, 1)
     with streaming(admin, "?after=0") as stream:
