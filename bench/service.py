@@ -1,172 +1,189 @@
-"""What the service costs: requests and submits a second, beside a bare aiohttp handler with the same store call.
+"""What the service costs, in one run each:
 
-One run, one process for the server, one for the client; prints one line a figure.
-    PYTHONPATH=src python bench/service.py [sqlite:///path | postgresql://…] [seconds]
+    .venv/bin/python bench/service.py rates      # requests and submits a second beside a bare aiohttp handler with the same store call
+    .venv/bin/python bench/service.py pages      # server time of every screen and list over 1,000,000 jobs, at any depth
+    .venv/bin/python bench/service.py streams    # 200 followers by server-sent events, 10 messages a second each
+    .venv/bin/python bench/service.py all --ledger
+
+``--kinds sqlite,postgresql``, ``--jobs N``, ``--url`` for a log that is seeded already (tests/scale/seed.py), ``--seconds`` for
+each rate.  With ``--ledger`` each part adds a line to docs/evidence.jsonl.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import json
 import multiprocessing
 import os
+import statistics
+import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import aiohttp
-import orjson
-from aiohttp import web
+ROOT = Path(__file__).resolve().parent.parent
+for folder in (ROOT / "src", ROOT):
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
 
-from joblog.api import shapes
-from joblog.api.http import auth
-from joblog.api.http.server import Bind, HttpServer
-from joblog.domain.spec import JobSpec
-from joblog.eventstore import tokens
-from joblog.workers.commands.log import JobLog
-from joblog.workers.registry import Jobs
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
-CLIENTS = 32
-
-
-def bare(log: JobLog) -> web.Application:
-    """The same store calls and nothing else."""
-    pool = ThreadPoolExecutor(8)
-
-    async def job(request: web.Request) -> web.Response:
-        from uuid import UUID
-
-        loop = asyncio.get_running_loop()
-        row = await loop.run_in_executor(pool, log.row, UUID(request.match_info["id"]))
-        return web.json_response(shapes.of_row(row), dumps=lambda made: orjson.dumps(made).decode())
-
-    async def submit(request: web.Request) -> web.Response:
-        body = orjson.loads(await request.read())
-        [made] = await log.submit_soon(
-            [JobSpec(body["kind"], body["args"], key=request.headers["Idempotency-Key"])], None
-        )
-        return web.json_response({"id": str(made.job_id)}, status=201)
-
-    app = web.Application()
-    app.router.add_get("/api/v1/jobs/{id}", job)
-    app.router.add_post("/api/v1/jobs", submit)
-    return app
+LEDGER = ROOT / "docs" / "evidence.jsonl"
+LONGEST_PAGE = 20.0  #: milliseconds, 95th percentile of each route
+LEAST_RATIO = 0.5  #: to the bare handler
+FOLLOWERS, MESSAGES = 200, 10
 
 
-def serve(url: str, pipe, kind: str) -> None:
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def database(kind: str) -> Iterator[str]:
+    """An empty database on the disk."""
+    from tests import postgres_server as servers
+
+    if kind == "postgresql":
+        with servers.fresh_database() as url:
+            yield url
+        return
+    with tempfile.TemporaryDirectory(prefix="joblog-bench-") as folder:
+        yield f"sqlite:///{folder}/log.db"
+
+
+def admitted(url: str) -> str:
+    """A token that opens everything."""
+    from joblog.api.http import auth
+    from joblog.eventstore import tokens
+    from joblog.workers.commands.log import JobLog
+
     with JobLog.open(url) as log:
-        if kind == "joblog":
-            server = HttpServer(log, Jobs(), Bind(port=0))
-            asyncio.run(server.serve(lambda: pipe.send(server.port)))
-        else:
-
-            async def main() -> None:
-                runner = web.AppRunner(bare(log), access_log=None)
-                await runner.setup()
-                site = web.TCPSite(runner, "127.0.0.1", 0)
-                await site.start()
-                pipe.send(site._server.sockets[0].getsockname()[1])
-                await asyncio.Event().wait()
-
-            asyncio.run(main())
-
-
-async def load(seconds: float, one) -> tuple[float, float]:
-    """Requests a second and the 99th percentile in milliseconds."""
-    until, spent = time.monotonic() + seconds, []
-
-    async def client(number: int) -> None:
-        while time.monotonic() < until:
-            began = time.perf_counter()
-            await one(number)
-            spent.append(time.perf_counter() - began)
-
-    began = time.monotonic()
-    await asyncio.gather(*(client(number) for number in range(CLIENTS)))
-    spent.sort()
-    return len(spent) / (time.monotonic() - began), spent[int(len(spent) * 0.99)] * 1000
-
-
-async def poller(port: int, token: str, job_id: str):
-    """Polls of a job that has not changed, on plain connections: aiohttp's client gives one up after each 304."""
-    lines = (
-        f"GET /api/v1/jobs/{job_id} HTTP/1.1",
-        "Host: x",
-        f"Authorization: Bearer {token}",
-        'If-None-Match: "v1"',
-        "",
-        "",
-    )
-    raw = "\r\n".join(lines).encode()
-    ends = [await asyncio.open_connection("127.0.0.1", port) for _ in range(CLIENTS)]
-
-    async def poll(number: int) -> None:
-        reader, writer = ends[number]
-        writer.write(raw)
-        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 304")
-
-    return poll
-
-
-async def measure(port: int, token: str, job_id: str, seconds: float, kind: str) -> dict[str, float]:
-    base, headers, count = f"http://127.0.0.1:{port}", {"Authorization": f"Bearer {token}"}, iter(range(10**9))
-    figures: dict[str, float] = {}
-    async with aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(limit=CLIENTS)) as session:
-
-        async def get(_: int, extra=None, want=200) -> None:
-            async with session.get(f"{base}/api/v1/jobs/{job_id}", headers=extra) as answer:
-                await answer.read()
-                assert answer.status == want, answer.status
-
-        async def submit(_: int) -> None:
-            key = f"bench-{kind}-{os.getpid()}-{next(count):08d}"
-            async with session.post(
-                f"{base}/api/v1/jobs", json={"kind": "bench", "args": 1}, headers={"Idempotency-Key": key}
-            ) as answer:
-                await answer.read()
-                assert answer.status == 201, await answer.text()
-
-        figures["get/s"], figures["get p99 ms"] = await load(seconds, get)
-        figures["submit/s"], figures["submit p99 ms"] = await load(seconds, submit)
-        if kind == "joblog":
-            figures["304/s"], _ = await load(seconds, await poller(port, token, job_id))
-
-            async def batch(_: int) -> None:
-                jobs = [
-                    {"kind": "bench", "args": 1, "key": f"bench-batch-{os.getpid()}-{next(count):08d}"}
-                    for _ in range(200)
-                ]
-                async with session.post(f"{base}/api/v1/batches", json={"jobs": jobs}) as answer:
-                    made = await answer.json()
-                    assert made["created"] == 200, made
-
-            rate, _ = await load(seconds, batch)
-            figures["jobs/s in batches of 200"] = rate * 200
-    return figures
-
-
-def main() -> None:
-    url = sys.argv[1] if len(sys.argv) > 1 else f"sqlite:///{tempfile.mkdtemp()}/bench.db"
-    seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 4.0
-    with JobLog.open(url) as log:
-        token, row = auth.minted(name="bench", scopes=["admin"], now=log.store.now())
+        token, row = auth.minted(name=f"bench-{log.ids.next()}", scopes=["admin"], now=log.store.now())
         tokens.add(log.store, row)
-        job_id = str(log.submit(JobSpec("bench")).job_id)
-    found = {}
-    for kind in ("bare", "joblog"):
-        ours, theirs = multiprocessing.Pipe()
-        process = multiprocessing.get_context("spawn").Process(target=serve, args=(url, theirs, kind))
-        process.start()
-        found[kind] = asyncio.run(measure(ours.recv(), token, job_id, seconds, kind))
-        process.kill()
-        process.join()
-    for name, value in found["joblog"].items():
-        base = found["bare"].get(name)
-        print(f"{name:26} {value:10,.0f}" + (f"   bare {base:10,.0f}   {value / base:.2f}x" if base else ""))
-    print(
-        f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {url.partition(':')[0]}, {CLIENTS} clients, {seconds:g} s each"
-    )
+    return token
+
+
+# -- rates -------------------------------------------------------------------------------------------------------------
+
+
+def rates(kind: str, chosen: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
+    from bench import service_rates
+
+    with database(kind) as url:
+        found = service_rates.compare(url, admitted(url), chosen.seconds)
+    wrong = [
+        f"{name} is {value}x the bare handler"
+        for name, value in found.items()
+        if "ratio" in name and value < LEAST_RATIO
+    ]
+    return found, wrong
+
+
+# -- pages -------------------------------------------------------------------------------------------------------------
+
+
+def pages(kind: str, chosen: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
+    from bench.service_pages import measure
+    from tests.scale.seed import seed
+
+    if chosen.url:
+        return judged(measure(chosen.url, admitted(chosen.url), chosen.jobs, say))
+    with database(kind) as url:
+        events, seconds = seed(url, chosen.jobs, failures=False, tell=say)
+        say(f"seeded {events:,} events in {seconds:.0f} s")
+        return judged(measure(url, admitted(url), chosen.jobs, say))
+
+
+def judged(found: dict[str, list[float]]) -> tuple[dict[str, Any], list[str]]:
+    p95 = {name: sorted(took)[int(0.95 * (len(took) - 1))] for name, took in found.items()}
+    slow = {name: round(value, 1) for name, value in p95.items() if value >= LONGEST_PAGE}
+    for name in sorted(p95, key=lambda one: -p95[one]):
+        say(f"{p95[name]:9.2f} ms p95 {statistics.median(found[name]):9.2f} ms median  {name}")
+    worst = max(p95, key=lambda one: p95[one])
+    middle = statistics.median(value for took in found.values() for value in took)
+    figures = {"routes": len(found), "requests": sum(map(len, found.values())), "median_ms": round(middle, 2)}
+    figures |= {"worst_p95_ms": round(p95[worst], 2), "worst": worst, "over_20_ms": len(slow)}
+    return figures, [f"{name}: {value} ms" for name, value in slow.items()]
+
+
+# -- streams -----------------------------------------------------------------------------------------------------------
+
+
+def streams(kind: str, chosen: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
+    from bench.service_streams import follow
+
+    with database(kind) as url:
+        found = follow(url, admitted(url), FOLLOWERS, MESSAGES, chosen.seconds * 4)
+    wrong = [] if found["gaps_or_repeats"] == 0 else [f"{found['gaps_or_repeats']} gaps or repeats"]
+    wrong += [] if found["p99_ms"] < 1000 else [f"a message took {found['p99_ms']} ms at the 99th percentile"]
+    return found, wrong
+
+
+# -- the ledger --------------------------------------------------------------------------------------------------------
+
+
+def keep(name: str, figures: dict[str, Any], wrong: list[str], seconds: float) -> None:
+    from bench.report import machine
+
+    about = machine()
+    git = ("git", "-C", str(ROOT))
+    head = subprocess.run((*git, "rev-parse", "--short=12", "HEAD"), capture_output=True, text=True, check=False)
+    dirty = subprocess.run((*git, "status", "--porcelain"), capture_output=True, text=True, check=False)
+    line = {
+        "date": about["date"],
+        "commit": head.stdout.strip() + ("+" if dirty.stdout.strip() else ""),
+        "campaign": name,
+        "runs": 1,
+        "faults": {},
+        "violations": 0,
+        "failed": int(bool(wrong)),
+        "counts": figures,
+        "seconds": round(seconds, 1),
+        "machine": f"{about['machine']}, Python {about['python']}, SQLite {about['sqlite']}, load {about['load']}",
+    }
+    with LEDGER.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+PARTS = {"rates": rates, "pages": pages, "streams": streams}
+
+
+def main() -> int:
+    """Run, print, and say by the exit code whether all of it is as it must be."""
+    from tests import postgres_server
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=(*PARTS, "all"))
+    parser.add_argument("--kinds", default="sqlite,postgresql")
+    parser.add_argument("--jobs", type=int, default=1_000_000)
+    parser.add_argument("--url", default="")
+    parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--ledger", action="store_true")
+    chosen = parser.parse_args()
+    failed = False
+    if "postgresql" in chosen.kinds and not chosen.url:
+        postgres_server.share()
+    try:
+        for part in PARTS if chosen.part == "all" else [chosen.part]:
+            for kind in chosen.kinds.split(","):
+                name, began = f"service-{part}-{kind}", time.monotonic()
+                figures, wrong = PARTS[part](kind, chosen)
+                seconds = time.monotonic() - began
+                print(
+                    f"{name}: {json.dumps(figures)}, {seconds:.0f} s, {'; '.join(wrong) or 'as it must be'}", flush=True
+                )
+                failed = failed or bool(wrong)
+                if chosen.ledger:
+                    keep(name, figures, wrong, seconds)
+    finally:
+        postgres_server.release()
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
