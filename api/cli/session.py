@@ -37,6 +37,8 @@ def database() -> sa.URL:
     """The database's URL.  Nothing of it is ever repeated before it was understood: it may hold a password."""
     import sqlalchemy as sa
 
+    if current().server:
+        raise click.UsageError("this command asks the database itself: give --db")
     try:
         url = sa.make_url(current().db)
     except sa.exc.ArgumentError:
@@ -94,8 +96,6 @@ def open_log(*, create: bool = False, reading: bool = False) -> Iterator[JobLog]
 
     *reading*: to look only, which a standby can answer too; nothing can be written through it.
     """
-    if current().server:
-        raise click.UsageError("this command asks the database itself: give --db")
     url = database()
     file = file_of(url)
     check_place(file)
