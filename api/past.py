@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from ..domain.errors import InvalidFieldError
 from ..projections import queries
@@ -14,14 +15,17 @@ from .text import iso
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from uuid import UUID
 
     from ..eventstore.store import JobRow
     from ..workers.commands.log import JobLog
 
     Sees = Callable[[JobRow], bool]
 
-_LOOKS: Final = 8  #: pages that are read for one, where most jobs are others'
+_FIRST_LOOK: Final = 500  #: positions; each further look is four times as far
+_LONGEST_LOOK: Final = 10_000
+_OF_OTHERS: Final = 200  #: changes at once, where most may be of others' jobs
+_NEVER_CHANGES: Final = ("kind", "queue", "tenant", "owner")
+_NOBODY: Final = UUID(int=0)
 #: What changes in the life of a job, and is not known of its past.
 _CHANGES: Final = (
     "status", "wish", "outcome", "reason", "reason_text", "worker", "attempt", "unit_attempt", "crashes", "reclaims",
@@ -71,31 +75,39 @@ def job(log: JobLog, row: JobRow, at: int) -> dict[str, Any] | None:
 def page(log: JobLog, at: int, filters: dict[str, Any], sees: Sees, *, limit: int, cursor: str = "") -> dict[str, Any]:
     """Jobs as they stood, the latest change first.
 
-    Where most of them are others', a page may be short; `next` goes on all the same.
+    So many changes are looked at and no more: where few of them are of such jobs, a page is short and `next` goes on.
     """
     bound = {**filters, "at": at}
-    below = decode(cursor, bound).at if cursor else None
-    equal = {name: value for name, value in filters.items() if name != "owner"}
+    below = decode(cursor, bound).at if cursor else at + 1
+    never = {name: filters[name] for name in _NEVER_CHANGES if filters[name] is not None}
     items: list[dict[str, Any]] = []
-    edge: tuple[int, UUID] | None = None
-    for _ in range(_LOOKS):
-        found = queries.jobs_as_of(log.store, at, limit=limit + 1, below=below, **equal)
-        rows = log.store.jobs([one["job_id"] for one in found[:limit]])
-        for one in found[:limit]:
+    if never and not log.store.find_jobs(**never, limit=1):
+        below = 0  # there is no such job at all
+    span, last = _FIRST_LOOK, max(below - _LONGEST_LOOK, 0)
+    batch = limit if filters["owner"] is None else _OF_OTHERS
+    while below > 1 and below > last and len(items) < limit:
+        down_to = max(below - span, last)
+        found, below = _look(log, at, filters, batch, below, down_to)
+        rows = log.store.jobs([one["job_id"] for one in found])
+        for one in found:
             row = rows.get(one["job_id"])
-            edge = (one["from_position"], one["job_id"])
             if row is not None and sees(row) and filters["owner"] in {None, row["owner"]}:
                 items.append(_document(row, one))
                 if len(items) == limit:
+                    below = one["from_position"]
                     break
-        ended = len(found) <= limit and (not found or edge == (found[-1]["from_position"], found[-1]["job_id"]))
-        if ended:
-            edge = None
-        if ended or edge is None or len(items) == limit:
-            break
-        below = edge[0]
-    following = None if edge is None else encode(Place(*edge), bound)
+        span *= 4
+    following = encode(Place(below, _NOBODY), bound) if below > 1 else None
     return {"items": items, "next": following, "position": at}
+
+
+def _look(
+    log: JobLog, at: int, filters: dict[str, Any], limit: int, below: int, down_to: int
+) -> tuple[list[dict[str, Any]], int]:
+    """Changes between two positions, the latest first; and the position that the next look begins at."""
+    equal = {name: value for name, value in filters.items() if name != "owner"}
+    found = queries.jobs_as_of(log.store, at, limit=limit, below=below, down_to=down_to, **equal)
+    return found, found[-1]["from_position"] if len(found) == limit else down_to
 
 
 def _document(row: JobRow, then: dict[str, Any]) -> dict[str, Any]:

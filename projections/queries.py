@@ -54,16 +54,23 @@ def job_as_of(store: Store, job_id: UUID, at: int | datetime) -> Row | None:
 
 
 def jobs_as_of(
-    store: Store, at: int | datetime, *, limit: int = 50, below: int | None = None, **equal: str | None
+    store: Store,
+    at: int | datetime,
+    *,
+    limit: int = 50,
+    below: int | None = None,
+    down_to: int | None = None,
+    **equal: str | None,
 ) -> list[Row]:
     """How all jobs stood at a position, the latest change first; *below*: the page behind that position.
 
+    *down_to*: no change before that position is looked at, however few jobs were found.
     An instant means the position of the last change up to then: clocks of hosts may differ, and a state that is shown
     is one that there was.  *equal* narrows by status, kind, queue or tenant.
     """
     position = position_at(store, at) if isinstance(at, datetime) else at
     given = {name: value for name, value in equal.items() if value is not None}
-    select = _as_of(position, equal=given, limit=limit, below=below)
+    select = _as_of(position, equal=given, limit=limit, below=below, down_to=down_to)
     return [_span(row) for row in store.views.find("versions", select)]
 
 
@@ -80,16 +87,17 @@ def job_life(store: Store, job_id: UUID, *, limit: int = 1000) -> list[Row]:
     return [_span(row) for row in store.views.find("versions", select)]
 
 
-def _as_of(at: int | datetime, *, equal: Row, limit: int, below: int | None = None) -> Select:
+def _as_of(
+    at: int | datetime, *, equal: Row, limit: int, below: int | None = None, down_to: int | None = None
+) -> Select:
     if isinstance(at, datetime):
         started, ended, value = "from_at", "to_at", micros(at)
     else:
         started, ended, value = "from_position", "to_position", at
     until = value + 1 if below is None else min(value + 1, below)
     order = ("-from_position",)
-    return Select(
-        v.job_versions, equal=equal, least={ended: value + 1}, below={started: until}, order=order, limit=limit
-    )
+    least = {ended: value + 1} if down_to is None else {ended: value + 1, started: down_to}
+    return Select(v.job_versions, equal=equal, least=least, below={started: until}, order=order, limit=limit)
 
 
 def _span(row: Row) -> Row:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from joblog.api import past
 from joblog.api.http import chores
 from joblog.api.http.server import HttpServer
 from joblog.domain.job import Actor
@@ -69,6 +70,24 @@ def test_the_past_is_paged(admin: Client, log: JobLog) -> None:
     assert seen == ids
     cursor = admin.good(f"{JOBS}?at=7&limit=3")["next"]
     assert admin.get(f"{JOBS}?at=6&cursor={cursor}").code == "bad-cursor"
+
+
+def test_what_is_rare_in_the_past_is_looked_for_within_a_bound(
+    admin: Client, log: JobLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page may be short, or empty, and goes on all the same; a kind that never was has no pages."""
+    rare = log.submit(JobSpec("import")).job_id
+    log.command("pause", rare, Actor("ada"))
+    log.submit_many(JobSpec("import", n) for n in range(30))
+    fold(log)
+    monkeypatch.setattr(past, "_FIRST_LOOK", 3)
+    monkeypatch.setattr(past, "_LONGEST_LOOK", 10)
+    pages = [admin.good(f"{JOBS}?at=32&status=paused")]
+    while pages[-1]["next"]:
+        pages.append(admin.good(f"{JOBS}?at=32&status=paused&cursor={pages[-1]['next']}"))
+
+    assert [len(page["items"]) for page in pages] == [0, 0, 0, 1]
+    assert admin.good(f"{JOBS}?at=32&kind=never")["next"] is None
 
 
 def test_an_instant_means_the_last_change_up_to_then(admin: Client, log: JobLog) -> None:
