@@ -6,25 +6,25 @@ from typing import TYPE_CHECKING, Any
 
 from ..domain import events as e
 from ..domain.errors import UnknownEventError
-from ..eventstore import inspection
-from .history import SHOWN, STEADY
+from .history import turning_points
 from .sentences import sentence
 from .text import stamp
 
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from ..eventstore.append import EventRow
     from ..workers.commands.log import JobLog
 
 #: What ends a holder's time, beside a release or a takeover.
 _ENDS = (e.LeaseReleased, e.LeaseExpired, e.RetryScheduled, e.Paused, e.Completed, e.Failed, e.Cancelled)
 
 
-def attempts(log: JobLog, job_id: UUID) -> list[dict[str, Any]]:
+def attempts(log: JobLog, job_id: UUID, rows: list[EventRow] | None = None) -> list[dict[str, Any]]:
     """The newest attempts, oldest first, as far as the newest turning points tell."""
     found: list[dict[str, Any]] = []
     now = log.now()
-    for row in inspection.newest_but(log.store, job_id, STEADY, limit=SHOWN):
+    for row in turning_points(log, job_id) if rows is None else rows:
         try:
             event = log.mapper.decode(job_id, *row)
         except UnknownEventError:

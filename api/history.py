@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
+    from ..eventstore.append import EventRow
     from ..eventstore.store import LoggedEvent
     from ..workers.commands.log import JobLog
 
@@ -43,9 +44,14 @@ class Turn(NamedTuple):
         return {"time": at, "version": self.version, "topic": self.topic, "text": self.text}
 
 
-def turns(log: JobLog, job_id: UUID) -> Iterator[Turn]:
+def turning_points(log: JobLog, job_id: UUID) -> list[EventRow]:
+    """The newest events of a job that are no steady work, oldest first; read once for turns and attempts."""
+    return inspection.newest_but(log.store, job_id, STEADY, limit=SHOWN)
+
+
+def turns(log: JobLog, job_id: UUID, rows: list[EventRow] | None = None) -> Iterator[Turn]:
     """What happened to a job, oldest first: at most the newest ``SHOWN`` turning points."""
-    rows = inspection.newest_but(log.store, job_id, STEADY, limit=SHOWN)
+    rows = turning_points(log, job_id) if rows is None else rows
     now, before, counted = log.now(), 0, 0
     if rows and rows[0].version > 1:
         yield Turn(None, 0, "", f"… {rows[0].version - 1:,} earlier events; see them all with --events")

@@ -101,7 +101,8 @@ def _job(call: Call, row: JobRow, *, status: int = 200, refusal: JobLogError | N
     limit = 50
     events = [] if row.get("in_outbox") else inspection.stream(log.store, row["id"], after=after_event, limit=limit + 1)
     units = [] if row.get("in_outbox") else inspection.units(log.store, row["id"], after=after_unit, limit=limit + 1)
-    children = [] if row.get("in_outbox") else log.store.children(row["id"])[:50]
+    children = [] if row.get("in_outbox") else inspection.children(log.store, row["id"], limit=50)
+    points = [] if row.get("in_outbox") else history.turning_points(log, row["id"])
     rows = log.store.jobs(children)
     return page(
         call,
@@ -111,8 +112,8 @@ def _job(call: Call, row: JobRow, *, status: int = 200, refusal: JobLogError | N
         row=row,
         job=None if row.get("in_outbox") else replayed(call, row),
         reasons=explain.reasons(log, row, call.principal.sees),
-        turns=[] if row.get("in_outbox") else list(history.turns(log, row["id"])),
-        attempts=[] if row.get("in_outbox") else attempts.attempts(log, row["id"]),
+        turns=[] if row.get("in_outbox") else list(history.turns(log, row["id"], points)),
+        attempts=[] if row.get("in_outbox") else attempts.attempts(log, row["id"], points),
         units=[unit_document(*one) for one in units[:limit]],
         more_units=units[limit - 1][0] if len(units) > limit else None,
         events=events[:limit],
@@ -175,8 +176,8 @@ def gates_page(call: Call) -> Answer:
 def recovery_page(call: Call) -> Answer:
     """What was taken back, tried again, given up, or reported: ten rows, counted when it is opened or searched."""
     query, store = call.query, call.log.store
-    found = queries.recovery_page(store, filter=query.filter, search=query.q, page=query.page)
-    base = {"filter": query.filter, "q": query.q}
+    found = queries.recovery_page(store, filter=query.filter, search=query.q, page=query.page, total=query.total)
+    base, counted = {"filter": query.filter, "q": query.q}, {"total": found.total}
     return page(
         call,
         "recovery.html",
@@ -184,7 +185,10 @@ def recovery_page(call: Call) -> Answer:
         query=query,
         filters=queries.FILTERS,
         behind=max(store.head() - found.position, 0),
-        url=lambda number: "/recovery?" + urlencode(base | {"page": number}),
+        # Refresh, which is the link to this page, counts again; turning pages does not.
+        url=lambda number: (
+            "/recovery?" + urlencode(base | {"page": number} | ({} if number == found.window.page else counted))
+        ),
     )
 
 
