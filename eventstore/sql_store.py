@@ -51,7 +51,7 @@ class SqlStore(SqlConnections):
         super().__init__(engine)
         statements = self.statements = Statements(engine.dialect)
         self._upsert_snapshot = statements.compile(statements.upsert(s.snapshots, "stream_id", newer="version"))
-        self._upsert_tracking = statements.compile(
+        self.upsert_tracking = statements.compile(
             statements.upsert(s.tracking, "application_name", newer="notification_id")
         )
         self._live = 0  #: the generation that reads try first
@@ -368,7 +368,7 @@ class SqlStore(SqlConnections):
     def track(self, name: str, position: int) -> bool:
         """See ``Store``."""
         with self.writing("claim") as cursor:
-            self._upsert_tracking.run(cursor, {"application_name": name, "notification_id": position})
+            self.upsert_tracking.run(cursor, {"application_name": name, "notification_id": position})
             return bool(cursor.rowcount == 1)
 
     def tracking_position(self, name: str) -> int | None:

@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from ..domain.errors import StoreBusyError, StoreError, UnknownOutcomeError
-from . import schema as s
 from .append import Append, EventRow
 from .clock import SystemClock, micros
 from .failpoint import failpoint
 from .sql_atomic import SqlAtomic
 from .sql_connections import Pinned
 from .sql_store import SqlStore
+from .sqlite_append import SqliteAppends
 from .sqlite_checkpoint import Checkpoints
 from .sqlite_claim import FREE_KEYS, UNBLOCK, SqliteClaims
 from .sqlite_errors import translated
 from .sqlite_lanes import Lane, WriterLock
 from .sqlite_setup import make_engine
 from .statements import chunks, placeholders
-from .store import NOT_CONSECUTIVE, ConflictError, JobRow, LeaseRow, Seen, SnapshotRow, check_generation, check_seen
+from .store import JobRow, LeaseRow, Seen, SnapshotRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,21 +47,6 @@ _CLOSE_SECONDS: Final = 30.0  # for a statement under way to end
 #: The lane whose commits wait for no disk: a connection of its own, so that no event is ever written with less than FULL.
 _RELAXED: Final = "relaxed"
 
-#: ``statements.update_job`` for a plain unit commit, by generation: nearly every append there is.
-_HOT_UPDATE: Final = tuple(
-    f"UPDATE jobs_{parity} SET version = ?, updated_at = ?, done = ?, sequence = ?, cursor = ?, unit_attempt = 0, crashes = 0 "
-    "WHERE id = ? AND version = ? AND EXISTS (SELECT 1 FROM leases WHERE job_id = ? AND epoch = ? AND token = ? "
-    "AND lease_until > ? AND boot_id = ?)"
-    for parity in (0, 1)
-)
-
-
-def _hot_values(append: Append, now: int, boot: str) -> tuple[Any, ...]:
-    row, job = append.row, append.stream_id.bytes
-    epoch, grant = append.fence.token  # type: ignore[union-attr]
-    moved = (row["version"], row["updated_at"], row["done"], row["sequence"], row["cursor"])
-    return (*moved, job, append.expected, job, epoch, grant, now, boot)
-
 
 class SqliteStore(SqlStore):
     """See ``Store``."""
@@ -76,8 +61,8 @@ class SqliteStore(SqlStore):
         self._lock_path = self.path.with_name(self.path.name + ".writer")
         self._lanes: dict[str, Lane] = {}
         self.checkpoints = Checkpoints(self.path, self.pin())
-        self._upsert_queue = self.statements.compile(self.statements.upsert(s.queues, "queue"))
         self._claims = SqliteClaims()
+        self._appends = SqliteAppends(self)
 
     # -- life --------------------------------------------------------------------------------------------------------
 
@@ -217,137 +202,9 @@ class SqliteStore(SqlStore):
         del side
         lane = self.lane("append")
         with lane.guard, self._write(lane) as cursor:
-            first = self._append(cursor, batch, generation, seen)
+            first = self._appends.write(cursor, batch, generation, seen)
         failpoint("append.acknowledged")
         return first
-
-    def _append(self, cursor: Any, batch: Sequence[Append], generation: int, seen: Seen) -> int:
-        _, epoch, have, head = self.statements.state.run(cursor, {}).fetchone()
-        check_seen(seen, epoch, head)
-        check_generation(have, generation)
-        self._write_units(cursor, batch)
-        failpoint("append.units_inserted")
-        self._write_rows(cursor, batch, generation % 2)
-        failpoint("append.rows_written")
-        failpoint("append.locked")
-        rows: list[Any] = []
-        position = head
-        for append in batch:
-            stream = append.stream_id.bytes
-            for upcoming, (version, topic, state) in enumerate(append.events, append.expected + 1):
-                if version != upcoming:
-                    raise ConflictError(NOT_CONSECUTIVE)
-                position += 1
-                rows.append((position, stream, version, topic, state))
-        cursor.executemany(self.statements.insert_event.sql, rows)
-        failpoint("append.events_inserted")
-        return int(head) + 1
-
-    def _write_units(self, cursor: Any, batch: Sequence[Append]) -> None:
-        rows: list[Any] = []
-        for append in batch:
-            stream = append.stream_id.bytes
-            for unit, index in append.units:
-                event = append.events[index]
-                rows.append((stream, unit, event.version, event.state))
-        if rows:
-            cursor.executemany(self.statements.insert_unit.sql, rows)
-        for append in batch:
-            if append.evidence is not None:
-                have = self.statements.count_units.run(cursor, {"job_id": append.stream_id}).fetchone()[0]
-                if have != append.evidence:
-                    raise ConflictError(f"{have} unit results, not {append.evidence}")
-
-    def _write_rows(self, cursor: Any, batch: Sequence[Append], parity: int) -> None:
-        lease_now, boot = self.lease_now(), self.boot_id()
-        hot: list[tuple[Any, ...]] = []
-        groups: dict[tuple[frozenset[str], bool], list[dict[str, Any]]] = {}
-        for append in batch:
-            if append.is_hot:
-                hot.append(_hot_values(append, lease_now, boot))
-            elif append.row:
-                if append.expected == 0:
-                    self.statements.insert_job[parity].run(cursor, append.row)
-                else:
-                    fence = append.fence
-                    bound = {**append.row, "b_id": append.stream_id, "b_expected": append.expected}
-                    if fence is not None:
-                        bound["b_epoch"], bound["b_token"] = fence.token
-                        bound["b_now"], bound["b_boot"] = lease_now, boot
-                    groups.setdefault((frozenset(append.row), fence is not None), []).append(bound)
-        if hot and cursor.executemany(_HOT_UPDATE[parity], hot).rowcount != len(hot):
-            raise ConflictError(f"of {len(hot)} jobs not all are as expected")
-        for (columns, fenced), bound_rows in groups.items():
-            done = self.statements.update_job(parity, columns, fenced=fenced).run_many(cursor, bound_rows)
-            if done != len(bound_rows):
-                raise ConflictError(f"{len(bound_rows) - done} of {len(bound_rows)} jobs are not as expected")
-        for append in batch:
-            if not append.is_hot:
-                self._check_predecessor(cursor, append)
-                self._write_lease(cursor, append, lease_now, boot, parity)
-                self._write_rest(cursor, append)
-            elif append.fence is not None and append.fence.renew:
-                self._move_end(cursor, append.stream_id, lease_now + append.fence.renew)
-
-    def _check_predecessor(self, cursor: Any, append: Append) -> None:
-        """The unique key alone would take an event far ahead of its stream; a hot append was made from a replay."""
-        before = {"stream_id": append.stream_id, "version": append.expected}
-        if append.expected and self.statements.position_of.run(cursor, before).fetchone() is None:
-            raise ConflictError(f"{append.stream_id} is not at {append.expected}")
-
-    def _write_lease(self, cursor: Any, append: Append, now: int, boot: str, parity: int) -> None:
-        job = append.stream_id.bytes
-        end: tuple[str, tuple[Any, ...]] | None = None
-        if append.fence is not None:
-            if not append.row:
-                self._check_fence(cursor, append, now, boot)
-            if append.fence.end:
-                end = ("", ())  # the fence held when the row was updated
-            elif append.fence.renew:
-                self._move_end(cursor, append.stream_id, now + append.fence.renew)
-        if append.takeover is not None:
-            token, proven = append.takeover
-            end = ("AND epoch = ? AND token = ?", tuple(token))
-            if not proven:
-                end = (end[0] + " AND (lease_until <= ? OR boot_id <> ?)", (*end[1], now, boot))
-        if end is not None:
-            sql = f"DELETE FROM leases WHERE job_id = ? {end[0]} RETURNING exclusive_key"
-            deleted = cursor.execute(sql, (job, *end[1])).fetchall()
-            if len(deleted) != 1:
-                raise ConflictError("the lease is not as expected")
-            if deleted[0][0]:
-                cursor.execute(self.unblock[parity], deleted[0])
-        if append.grant is not None:
-            g = append.grant
-            row = {"job_id": append.stream_id, "epoch": g.token.epoch, "token": g.token.grant, "worker": g.worker}
-            row |= {"lease_until": now + g.micros, "boot_id": boot, "queue": g.queue, "gate": g.gate}
-            row |= {"exclusive_key": g.exclusive_key, "presence": g.presence}
-            self.statements.insert_lease.run(cursor, row)
-
-    @staticmethod
-    def _check_fence(cursor: Any, append: Append, now: int, boot: str) -> None:
-        """For an append that changes no row, whose update would check it."""
-        sql = "SELECT 1 FROM leases WHERE job_id = ? AND epoch = ? AND token = ? AND lease_until > ? AND boot_id = ?"
-        token = append.fence.token  # type: ignore[union-attr]
-        if cursor.execute(sql, (append.stream_id.bytes, *token, now, boot)).fetchone() is None:
-            raise ConflictError("the lease is not as expected")
-
-    @staticmethod
-    def _move_end(cursor: Any, job_id: UUID, until: int) -> None:
-        cursor.execute("UPDATE leases SET lease_until = max(lease_until, ?) WHERE job_id = ?", (until, job_id.bytes))
-
-    def _write_rest(self, cursor: Any, append: Append) -> None:
-        if append.receipt is not None:
-            self.statements.insert_receipt.run(cursor, append.receipt._asdict())
-        if append.queue_row is not None:
-            self._upsert_queue.run(cursor, append.queue_row)
-        if append.gate_row is not None:
-            self.gate_tables.change(cursor, append.gate_row)
-        if append.tracking is not None:
-            name, position = append.tracking
-            self._upsert_tracking.run(cursor, {"application_name": name, "notification_id": position})
-            if cursor.rowcount != 1:
-                raise ConflictError(f"{name} is at {position} or further")
 
     @contextmanager
     def atomic(self) -> Iterator[SqlAtomic]:
@@ -363,7 +220,7 @@ class SqliteStore(SqlStore):
 
     def append_in(self, cursor: Any, append: Append, generation: int, seen: Seen) -> int:
         """One append inside an open write transaction."""
-        return self._append(cursor, [append], generation, seen)
+        return self._appends.write(cursor, [append], generation, seen)
 
     # -- claim and lease ---------------------------------------------------------------------------------------------
 
@@ -377,7 +234,7 @@ class SqliteStore(SqlStore):
 
     def append_claimed(self, cursor: Any, batch: Sequence[Append], generation: int, seen: Seen) -> int:
         """See ``SqlStore``."""
-        return self._append(cursor, batch, generation, seen)
+        return self._appends.write(cursor, batch, generation, seen)
 
     def hold_row(self, cursor: Any, job_id: UUID, generation: int) -> None:
         """Nothing more: the write lock is held."""

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 
 from joblog import JobLog
 from joblog.eventstore import failpoint, migrate, sql_store
-from joblog.eventstore.sqlite_store import SqliteStore
+from joblog.eventstore.sqlite_append import SqliteAppends
 from joblog.eventstore.statements import Statements
 from joblog.workers.commands import log as log_module
 from tests.faults import rig
@@ -275,14 +275,14 @@ class TornRig(ForkRig):
     """The rig on trial: its product commits the rows of an append before the events."""
 
     def open(self, url: str, **ports: Any) -> JobLog:
-        whole = SqliteStore._write_rows
+        whole = SqliteAppends._write_rows
 
-        def torn(store: SqliteStore, cursor: Any, *arguments: Any) -> None:
-            whole(store, cursor, *arguments)
+        def torn(appends: SqliteAppends, cursor: Any, *arguments: Any) -> None:
+            whole(appends, cursor, *arguments)
             cursor.execute("COMMIT")
             cursor.execute("BEGIN IMMEDIATE")
 
-        vars_of_class: Any = SqliteStore
+        vars_of_class: Any = SqliteAppends
         vars_of_class._write_rows = torn
         try:
             return super().open(url, **ports)
