@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from eventsourcing.domain import AggregateEvent
 
 from . import identity, storable
+from .making import made
 
 if TYPE_CHECKING:
     from typing import Self
@@ -30,11 +31,8 @@ class GateEvent(AggregateEvent):
     @classmethod
     def made(cls, gate: str, version: int, at: datetime, actor: Actor, **fields: Any) -> Self:
         """The event, at *version* of the gate's stream."""
-        event = object.__new__(cls)
-        vars(event).update(originator_id=identity.gate_stream(gate), originator_version=version, timestamp=at)
-        vars(event).update(gate=gate, actor=actor.name, request_id=actor.request_id, text=storable.text(actor.text))
-        vars(event).update(fields)
-        return event
+        said = {"actor": actor.name, "request_id": actor.request_id, "text": storable.text(actor.text)}
+        return made(cls, identity.gate_stream(gate), version, at, gate=gate, **said, **fields)
 
 
 class GateLimited(GateEvent):

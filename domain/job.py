@@ -1,7 +1,6 @@
-"""Job, the aggregate: commands decide by the state machine, events record, state is what the events say.
+"""Job, the aggregate: commands decide by the state machine, events record; the state is ``JobState``.
 
-Every command takes ``now`` and either raises one of ``errors`` or triggers events; none does input or
-output.  Memory is O(1) in units: evidence lives in the log and in the unit results, never here.
+Every command takes ``now`` and either raises one of ``errors`` or triggers events; none does input or output.
 """
 
 from __future__ import annotations
@@ -9,8 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 from uuid import UUID
-
-from eventsourcing.domain import BaseAggregate
 
 from . import events as e
 from . import storable
@@ -26,8 +23,10 @@ from .errors import (
     TooLargeError,
     WrongStateError,
 )
-from .lease import Lease, Token
-from .retry import RetryPolicy
+from .granting import grant
+from .job_state import JobState
+from .lease import Token
+from .making import made
 from .status import TRANSITIONS, Status, Wish
 
 if TYPE_CHECKING:
@@ -36,9 +35,7 @@ if TYPE_CHECKING:
 
     from .spec import JobSpec
 
-ERRORS_KEPT: Final = 20  # REC-08: bounded in entries; each entry is bounded by storable.text
 CRASH_LIMIT: Final = 3  # crashes at one checkpoint before the unit counts as poison
-TRIES_KEPT: Final = 100  # units attempted and not settled: bounded by what runs at once
 LISTS_LIMIT: Final = 1000  # lists of items in one job
 TALLIES_LIMIT: Final = 100  # names in the tallies, which every checkpoint repeats
 
@@ -58,99 +55,25 @@ class Actor:
         storable.name(self.request_id, "request_id", empty=True)
         storable.name(self.address, "address", empty=True)
 
+    def said(self) -> dict[str, str]:
+        """What an event says of it."""
+        return {
+            "actor": self.name,
+            "request_id": self.request_id,
+            "address": self.address,
+            "text": storable.text(self.text),
+        }
 
-class Job(BaseAggregate[UUID]):
-    """One submitted job, the lease it runs under and the checkpoint its units have reached."""
+
+class Job(JobState):
+    """One submitted job: what may happen to it, and who may say so."""
 
     TOPIC = "joblog.job"
-    INSTANTS = ("_created_on", "_modified_on", "due_at", "started_on", "last_attempt_on", "finished_on")
-
-    kind: str
-    tenant: str
-    owner: str
-    queue: str
-    priority: int
-    args: Any
-    args_digest: str
-    key: str
-    exclusive_key: str
-    gate: str
-    tags: list[str]
-    retry: dict[str, Any] | None
-    total: int | None
-    parent_id: str
-    due_at: datetime
-
     Event = e.JobEvent
     Submitted = e.Submitted
 
     def __init__(self) -> None:
         """Left empty: ``Submitted.apply`` sets the state, live and on replay."""
-
-    # -- state -----------------------------------------------------------------------------------------------
-
-    def start_empty(self) -> None:
-        """Everything that a job has before anything happened to it."""
-        self.status: Status = Status.QUEUED
-        self.wish: Wish = Wish.NONE
-        self.lease: Lease | None = None
-        self.epoch = self.token = 0  #: of the last grant
-        self.attempt = 0  #: grants so far
-        self.unit = ""  #: in flight, or last failed
-        self.unit_attempt = 0  #: attempts of that unit in this cycle
-        self.tries: dict[str, list[int]] = {}  #: unit not settled: attempts, grant of the last one
-        self.cycle = 1  #: attempt cycles: one more for each retry by hand
-        self.failures = 0  #: of units, over the whole life
-        self.crashes = 0  #: of holders at this checkpoint
-        self.reclaims = 0  #: over the whole life
-        self.done = 0  #: units with evidence
-        self.skipped = 0
-        self.sequence = 0  #: units in the finished prefix
-        self.cursor: Any = None  #: where the operation goes on
-        self.tallies: dict[str, int] = {}
-        self.lists: dict[str, dict[str, Any]] = {}
-        self.cleanup = False
-        self.outcome = ""
-        self.result: Any = None
-        self.reason = self.reason_text = ""
-        self.errors: list[dict[str, Any]] = []
-        self.errors_dropped = 0
-        self.started_on: datetime | None = None
-        self.last_attempt_on: datetime | None = None
-        self.finished_on: datetime | None = None
-
-    def note_error(self, at: datetime, unit: str, code: str, text: str) -> None:
-        """Keep the newest errors, count the others."""
-        self.errors_dropped += len(self.errors) >= ERRORS_KEPT
-        entry = {"at": at.isoformat(), "unit": unit, "code": code, "text": text}
-        self.errors = [*self.errors[1 - ERRORS_KEPT :], entry]
-
-    def note_attempt(self, unit: str, attempt: int) -> None:
-        """Keep the attempts of each unit that is not settled, of the newest ones at least."""
-        self.unit, self.unit_attempt = unit, attempt
-        others = [(name, tried) for name, tried in self.tries.items() if name != unit]
-        self.tries = dict(others[1 - TRIES_KEPT :]) | {unit: [attempt, self.token]}
-
-    def give_attempt_back(self, unit: str, spent: int) -> None:
-        """Of *unit*, only *spent* attempts count: the last one never reached its provider."""
-        self.unit_attempt = spent
-        others = {name: tried for name, tried in self.tries.items() if name != unit}
-        self.tries = others | {unit: [spent, 0]} if spent else others
-
-    def settle(self, unit: str) -> None:
-        """Forget the attempts of a unit that is done or skipped."""
-        self.unit, self.unit_attempt = "", 0
-        if unit in self.tries:
-            self.tries = {name: tried for name, tried in self.tries.items() if name != unit}
-
-    def finish(self, status: Status, at: datetime) -> None:
-        """An end of the job also ends its lease."""
-        self.status, self.lease, self.wish, self.finished_on = status, None, Wish.NONE, at
-
-    @property
-    def policy(self) -> RetryPolicy:
-        """The retry policy stored at submit."""
-        return RetryPolicy(**(self.retry or {}))
 
     # -- submit and claim ------------------------------------------------------------------------------------
 
@@ -158,14 +81,7 @@ class Job(BaseAggregate[UUID]):
     def submit(cls, spec: JobSpec, *, now: datetime) -> Job:
         """Create the job that *spec* describes.  Its id follows from tenant, kind and key, so it needs a key."""
         storable.name(spec.key, "key")
-        event = object.__new__(e.Submitted)
-        vars(event).update(
-            originator_id=spec.job_id,
-            originator_version=1,
-            originator_topic=cls.TOPIC,
-            timestamp=now,
-            **spec.to_event(now),
-        )
+        event = made(e.Submitted, spec.job_id, 1, now, originator_topic=cls.TOPIC, **spec.to_event(now))
         job: Job = event.mutate(None)
         job._pending_events.append(event)
         return job
@@ -444,7 +360,7 @@ class Job(BaseAggregate[UUID]):
 
     def pause(self, actor: Actor, *, now: datetime) -> None:
         """Hold the job; a running one stops at its next boundary."""
-        said = _said(actor)
+        said = actor.said()
         if self.status is Status.RUNNING:
             if self.wish is Wish.CANCEL:
                 raise SupersededError(self.id, "a cancel stands already")
@@ -458,37 +374,27 @@ class Job(BaseAggregate[UUID]):
     def resume(self, actor: Actor, *, now: datetime) -> None:
         """Let a paused or failed job go on, not before its stored instant; withdraw a pause not honoured."""
         if self.status is Status.RUNNING and self.wish is Wish.PAUSE:
-            self._trigger(e.Resumed, now, cause="withdrawn", due_at=self.due_at, **_said(actor))
+            self._trigger(e.Resumed, now, cause="withdrawn", due_at=self.due_at, **actor.said())
             return
         if self.wish is Wish.CANCEL:
             raise SupersededError(self.id, "a cancel stands; an earlier resume can't lift it")
         self._require(Status.QUEUED, "resume it", only=(Status.PAUSED, Status.FAILED))
-        self._trigger(e.Resumed, now, cause="resume", due_at=max(now, self.due_at), **_said(actor))
+        self._trigger(e.Resumed, now, cause="resume", due_at=max(now, self.due_at), **actor.said())
 
     def retry_now(self, actor: Actor, *, now: datetime) -> None:
         """Start a fresh attempt cycle of a paused or failed job, due at once; lifetime counts stay."""
         self._require(Status.QUEUED, "retry it", only=(Status.PAUSED, Status.FAILED))
-        self._trigger(e.Resumed, now, cause="retry", due_at=now, **_said(actor))
+        self._trigger(e.Resumed, now, cause="retry", due_at=now, **actor.said())
 
     def cancel(self, actor: Actor, *, now: datetime, cleanup: bool = False) -> None:
         """Withdraw the job; a running one ends at its next boundary, by its holder or who finds it dead."""
         if self.status is Status.RUNNING:
             if self.wish is Wish.CANCEL:
                 self._refuse("cancel it again")
-            self._trigger(e.CancelRequested, now, cleanup=cleanup, **_said(actor))
+            self._trigger(e.CancelRequested, now, cleanup=cleanup, **actor.said())
         else:
             self._require(Status.CANCELLED, "cancel it")
-            self._trigger(e.Cancelled, now, cleanup=cleanup, **_said(actor))
-
-    # -- replay ----------------------------------------------------------------------------------------------
-
-    def to_state(self) -> dict[str, Any]:
-        """The state as plain values, for a snapshot."""
-        state = {k: v for k, v in vars(self).items() if k not in ("_id", "_version", "_pending_events")}
-        if self.lease is not None:
-            lease = self.lease
-            state["lease"] = [lease.worker, *lease.token, lease.since.isoformat(), lease.until.isoformat()]
-        return state
+            self._trigger(e.Cancelled, now, cleanup=cleanup, **actor.said())
 
     # -- inside ----------------------------------------------------------------------------------------------
 
@@ -525,38 +431,6 @@ class Job(BaseAggregate[UUID]):
         event.apply(self)
         self._version, self._modified_on = version, timestamp
         self._pending_events.append(event)
-
-
-def _said(actor: Actor) -> dict[str, str]:
-    return {
-        "actor": actor.name,
-        "request_id": actor.request_id,
-        "address": actor.address,
-        "text": storable.text(actor.text),
-    }
-
-
-def grant(worker: str, token: Token, *, lease: timedelta, attempt: int, now: datetime) -> dict[str, Any]:
-    """What ``Claimed`` says: used by ``Job.claim`` and by the claim of many jobs from their rows."""
-    return {
-        "worker": worker,
-        "epoch": token.epoch,
-        "token": token.grant,
-        "lease_until": now + lease,
-        "attempt": attempt,
-    }
-
-
-def claim_from_row(row: dict[str, Any], worker: str, *, epoch: int, lease: timedelta, now: datetime) -> e.Claimed:
-    """``Job.claim`` for a job that is only known by its row, which may be stale.
-
-    The unique (stream, version) is the authority: a stale row can never cause a double claim.
-    """
-    event = object.__new__(e.Claimed)
-    token = Token(epoch, row["token"] + 1)
-    vars(event).update(originator_id=row["id"], originator_version=row["version"] + 1, timestamp=now)
-    vars(event).update(grant(worker, token, lease=lease, attempt=row["attempt"] + 1, now=now))
-    return event
 
 
 def fold(job: Job | None, happened: Iterable[Any]) -> Job | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Self
 from eventsourcing.domain import AggregateEvent
 
 from . import identity
+from .making import made
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -31,10 +32,7 @@ class EpochRaised(LogEvent):
     @classmethod
     def made(cls, version: int, at: datetime, *, epoch: int, actor: str, reason: str) -> Self:
         """The event, at *version* of the log's own stream."""
-        event = object.__new__(cls)
-        vars(event).update(originator_id=identity.LOG_STREAM, originator_version=version, timestamp=at)
-        vars(event).update(epoch=epoch, actor=actor, reason=reason)
-        return event
+        return made(cls, identity.LOG_STREAM, version, at, epoch=epoch, actor=actor, reason=reason)
 
 
 ALL: Final = (EpochRaised,)

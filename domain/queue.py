@@ -9,6 +9,7 @@ from eventsourcing.domain import AggregateEvent, BaseAggregate, OriginatorVersio
 
 from . import identity, storable
 from .errors import InvalidFieldError
+from .making import made
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -118,9 +119,8 @@ class Queue(BaseAggregate[UUID]):
     def open(cls, name: str, actor: Actor, *, now: datetime) -> Queue:
         """Start the stream of queue *name*."""
         storable.name(name, "queue")
-        event = object.__new__(QueueOpened)
-        vars(event).update(originator_id=identity.queue_stream(name), originator_version=1, timestamp=now)
-        vars(event).update(queue=name, actor=actor.name, request_id="", generation=0)
+        said = {"queue": name, "actor": actor.name, "request_id": "", "generation": 0}
+        event = made(QueueOpened, identity.queue_stream(name), 1, now, **said)
         queue: Queue = event.mutate(None)
         queue.pending_events.append(event)
         return queue
@@ -151,11 +151,9 @@ class Queue(BaseAggregate[UUID]):
         self._record(BulkFinished, actor, now, done=done, refused=refused)
 
     def _record(self, event_class: type[QueueEvent], actor: Actor, now: datetime, **fields: Any) -> None:
-        event = object.__new__(event_class)
-        vars(event).update(originator_id=self.id, originator_version=self.version + 1)
-        vars(event).update(timestamp=max(now, self.modified_on), queue=self.name)
         generation = self.generation + (event_class is not BulkFinished)
-        vars(event).update(actor=actor.name, request_id=actor.request_id, generation=generation, **fields)
+        said = {"queue": self.name, "actor": actor.name, "request_id": actor.request_id, "generation": generation}
+        event = made(event_class, self.id, self.version + 1, max(now, self.modified_on), **said, **fields)
         event.mutate(self)
         self.pending_events.append(event)
 

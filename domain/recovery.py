@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from eventsourcing.domain import AggregateEvent
 
+from .making import made
+
 if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
@@ -26,9 +28,7 @@ class RecoveryEvent(AggregateEvent):
     @classmethod
     def made(cls, stream: UUID, version: int, at: datetime, **fields: Any) -> Self:
         """The event, at *version* of *stream*."""
-        event = object.__new__(cls)
-        vars(event).update(originator_id=stream, originator_version=version, timestamp=at, **fields)
-        return event
+        return made(cls, stream, version, at, **fields)
 
 
 class RecoveryNoted(RecoveryEvent):

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from eventsourcing.domain import AggregateEvent
 
+from .making import made
+
 if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
@@ -30,11 +32,8 @@ class EgressRefused(AggregateEvent):
     @classmethod
     def made(cls, stream: UUID, at: datetime, *, refusal: str, actor: str, detail: str, missed: int) -> Self:
         """The event, first and only one of *stream*."""
-        event = object.__new__(cls)
-        vars(event).update(originator_id=stream, originator_version=1, timestamp=at)
-        vars(event).update(category="ssrf", action="request", source="guard", severity="warning")
-        vars(event).update(refusal=refusal, actor=actor, detail=detail, missed=missed)
-        return event
+        fixed = {"category": "ssrf", "action": "request", "source": "guard", "severity": "warning"}
+        return made(cls, stream, 1, at, **fixed, refusal=refusal, actor=actor, detail=detail, missed=missed)
 
 
 ALL: Final = (EgressRefused,)

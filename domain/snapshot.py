@@ -11,6 +11,7 @@ from eventsourcing.domain import CanSnapshotAggregate, DomainEvent
 from .events import CODE_VOCABULARY
 from .job import Job
 from .lease import Lease, Token
+from .making import made
 from .status import Status, Wish
 
 if TYPE_CHECKING:
@@ -29,10 +30,8 @@ class JobSnapshot(CanSnapshotAggregate[UUID], DomainEvent):
     @classmethod
     def take(cls, job: Any) -> Self:
         """Freeze *job* as it stands; its instant is that of its last event."""
-        snapshot = object.__new__(cls)
-        vars(snapshot).update(originator_id=job.id, originator_version=job.version, timestamp=job.modified_on)
-        vars(snapshot).update(topic=Job.TOPIC, state=job.to_state(), vocabulary=CODE_VOCABULARY)
-        return snapshot
+        held = {"topic": Job.TOPIC, "state": job.to_state(), "vocabulary": CODE_VOCABULARY}
+        return made(cls, job.id, job.version, job.modified_on, **held)
 
     def mutate(self, _: None) -> Job:
         """The job again, at that version; what an older snapshot does not hold starts as in a new job."""

@@ -12,7 +12,8 @@ from joblog.domain.errors import (
     LeaseLostError,
     NotDueError,
 )
-from joblog.domain.job import Actor, Job, claim_from_row
+from joblog.domain.granting import claim_from_row
+from joblog.domain.job import Actor, Job
 from joblog.domain.lease import Lease, Token
 from joblog.domain.status import Status
 from tests.domain.builders import (

@@ -5,7 +5,8 @@ from datetime import timedelta
 import pytest
 
 from joblog.domain.errors import ExhaustedError
-from joblog.domain.job import ERRORS_KEPT, TRIES_KEPT, Job
+from joblog.domain.job import Job
+from joblog.domain.job_state import ERRORS_KEPT, TRIES_KEPT
 from joblog.domain.retry import RetryPolicy
 from joblog.domain.status import Status
 from joblog.domain.storable import TEXT_LIMIT

@@ -22,7 +22,8 @@ from ...domain.errors import (
     WrongStateError,
 )
 from ...domain.events import CODE_VOCABULARY
-from ...domain.job import Actor, claim_from_row
+from ...domain.granting import claim_from_row
+from ...domain.job import Actor
 from ...domain.lease import Token
 from ...eventstore.append import Append, Grant, Takeover
 from ...eventstore.failpoint import failpoint
