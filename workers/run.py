@@ -8,30 +8,26 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
-from datetime import timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..eventstore.clock import pause_soon
 from ..eventstore.failpoint import failpoint
-from . import atomic, batch, children, items, marks
+from . import batch, children, items, marks
+from .base_run import BaseRun
 from .commands import drive
-from .errors import AtomicUnavailableError
 from .gate import Gate, SyncGate
+from .run_batches import Batch, SyncBatch
+from .run_parts import Child, Item, SyncChild, SyncItem
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator
     from concurrent.futures import Executor
-    from datetime import datetime
     from typing import Unpack
-    from uuid import UUID
 
     import sqlalchemy as sa
 
-    from ..eventstore.store import Store
     from .book import Book
-    from .commands.log import JobLog
     from .registry import ChildOptions, Operation
     from .sources import Source
 
@@ -43,161 +39,7 @@ A = TypeVar("A")
 KEEP_SLOT_SECONDS: Final = 1.0
 
 
-class _BaseRun:
-    """What both kinds of run know."""
-
-    def __init__(self, book: Book) -> None:
-        self._book = book
-        self._sleeps = 0
-
-    @property
-    def job_id(self) -> UUID:
-        """The job's id."""
-        return self._book.held.job_id
-
-    @property
-    def tenant(self) -> str:
-        """The job's tenant."""
-        return self._book.held.job.tenant
-
-    @property
-    def log(self) -> JobLog:
-        """The log that the job is in: to hand jobs in, never to command this one."""
-        return self._book.log
-
-    @property
-    def attempt(self) -> int:
-        """How often the job was claimed, this time included."""
-        return self._book.held.attempt
-
-    @property
-    def unit_id(self) -> str:
-        """The same id each time the unit in flight is tried: hand it on as idempotency key."""
-        return self._book.unit_id()
-
-    @property
-    def fencing_token(self) -> str:
-        """Grows with each grant of the job: whoever checks it refuses a former holder."""
-        epoch, grant = self._book.held.token
-        return f"{epoch}.{grant}"
-
-    @property
-    def store(self) -> Store:
-        """The log's store; for operations that come with joblog."""
-        return self._book.log.store
-
-    def now(self) -> datetime:
-        """The store's time, as this process estimates it."""
-        return self._book.log.now()
-
-    def tally(self, what: str, count: int = 1) -> None:
-        """Add to a durable counter; it counts with the next unit."""
-        self._book.tallies[what] = self._book.tallies.get(what, 0) + count
-
-    def total(self, what: str) -> int:
-        """The durable counter *what*, over all attempts."""
-        return self._book.tallies.get(what, 0)
-
-    def is_own_database(self, url: sa.URL) -> bool:
-        """Whether *url* names the log's own database, by file or by server and name."""
-        engine = getattr(self._book.log.store, "engine", None)
-        if engine is None or engine.url.get_backend_name() != url.get_backend_name():
-            return False
-        mine: sa.URL = engine.url
-        if mine.get_backend_name() == "sqlite":
-            return Path(mine.database or "").resolve() == Path(url.database or "").resolve()
-        return (mine.host, mine.port or 5432, mine.database) == (url.host, url.port or 5432, url.database)
-
-    def _wake_at(self, seconds: float) -> tuple[str, datetime]:
-        self._sleeps += 1
-        return f"sleep-{self._sleeps}", self.now() + timedelta(seconds=seconds)
-
-
-class Batch(batch.BaseBatch[T], Generic[T]):
-    """A batch of an async run."""
-
-    def __init__(self, *args: Any, run: Run, into: marks.Marks | None) -> None:
-        super().__init__(*args)
-        self._run, self._into = run, into
-
-    @asynccontextmanager
-    async def atomic(self) -> AsyncIterator[AsyncConnection]:
-        """A connection whose writes are committed together with this batch's evidence and checkpoint.
-
-        Its calls run in a thread of the run; see ``atomic.atomic``.
-        """
-        thread = self._run.thread()
-        loop = asyncio.get_running_loop()
-        block = transaction(self._book, self, self._into)
-        connection = await loop.run_in_executor(thread, block.__enter__)
-        try:
-            yield AsyncConnection(connection, thread)
-        except BaseException as error:
-            kind = (type(error), error, error.__traceback__)
-            if not await loop.run_in_executor(thread, block.__exit__, *kind):
-                raise
-        else:
-            await loop.run_in_executor(thread, block.__exit__, None, None, None)
-
-    async def commit(self, function: Callable[[sa.Connection], Any]) -> None:
-        """Call *function* with a connection, and commit what it writes with this batch.
-
-        As ``atomic``, in one go in a thread that the runs of a worker share: a connection for four, not for each.
-        """
-        await asyncio.get_running_loop().run_in_executor(self._run.readers, self._committed, function)
-
-    def _committed(self, function: Callable[[sa.Connection], Any]) -> None:
-        with transaction(self._book, self, self._into) as connection:
-            function(connection)
-
-
-class AsyncConnection:
-    """A SQLAlchemy connection that works in its own thread."""
-
-    def __init__(self, connection: sa.Connection, thread: Executor) -> None:
-        self._connection, self._thread = connection, thread
-
-    async def execute(self, statement: Any, parameters: Any = None) -> Any:
-        """As ``Connection.execute``."""
-        return await self.run(lambda connection: connection.execute(statement, parameters))
-
-    async def scalar(self, statement: Any, parameters: Any = None) -> Any:
-        """As ``Connection.scalar``."""
-        return await self.run(lambda connection: connection.scalar(statement, parameters))
-
-    async def run(self, function: Callable[[sa.Connection], R]) -> R:
-        """Call *function* with the connection, in the thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, function, self._connection)
-
-
-class SyncBatch(batch.BaseBatch[T], Generic[T]):
-    """A batch of a run in a thread."""
-
-    def __init__(self, *args: Any, into: marks.Marks | None) -> None:
-        super().__init__(*args)
-        self._into = into
-
-    @contextmanager
-    def atomic(self) -> Iterator[sa.Connection]:
-        """A connection whose writes are committed together with this batch's evidence and checkpoint."""
-        with transaction(self._book, self, self._into) as connection:
-            yield connection
-
-
-@contextmanager
-def transaction(book: Book, unit: batch.BaseBatch[Any], into: marks.Marks | None) -> Iterator[sa.Connection]:
-    """The transaction of a unit: in the log's database, or in another with a mark there."""
-    if into is not None:
-        with into.writing(unit) as connection:
-            yield connection
-    elif book.log.store.dialect == "memory":
-        raise AtomicUnavailableError("the log in memory has no SQL; pass into=<engine> to batches(), or use SQLite")
-    else:
-        with atomic.atomic(book, unit) as connection:
-            yield connection
-
-
-class Run(_BaseRun):
+class Run(BaseRun):
     """The run of an async function."""
 
     def __init__(self, book: Book, readers: Executor) -> None:
@@ -267,7 +109,7 @@ class Run(_BaseRun):
         start, stored = await self._drive(items.frozen(self._book, name, source, key))
         for index, (item_key, value) in enumerate(stored[start:], start):
             self._book.check()
-            yield Item(self._book, name, index, item_key, value, self)
+            yield Item(self._book, name, index, item_key, value, drive=self._drive)
         await self._drive(items.finished(self._book, name, len(stored)))
 
     async def spawn(
@@ -278,7 +120,7 @@ class Run(_BaseRun):
         *options* as in ``Operation.spec``.
         """
         made = await self._drive(children.spawning(self._book, operation, args, key, options))
-        return Child(made, self)
+        return Child(made, self._drive)
 
     def gate(self, provider: str, *, credential: str = "", hosts: tuple[str, ...] = ()) -> Gate:
         """The gate of *provider* (and *credential*, a reference that is sent to *hosts* only).
@@ -300,7 +142,7 @@ class Run(_BaseRun):
         await self._drive(self._book.until(*self._wake_at(seconds)))
 
 
-class SyncRun(_BaseRun):
+class SyncRun(BaseRun):
     """The run of a plain function, in a thread."""
 
     def _drive(self, script: Generator[Any, Any, R]) -> R:
@@ -346,12 +188,12 @@ class SyncRun(_BaseRun):
         start, stored = self._drive(items.frozen(self._book, name, source, key))
         for index, (item_key, value) in enumerate(stored[start:], start):
             self._book.check()
-            yield SyncItem(self._book, name, index, item_key, value, self)
+            yield SyncItem(self._book, name, index, item_key, value, drive=self._drive)
         self._drive(items.finished(self._book, name, len(stored)))
 
     def spawn(self, operation: Operation[A, R], args: A, *, key: str, **options: Unpack[ChildOptions]) -> SyncChild[R]:
         """As ``Run.spawn``."""
-        return SyncChild(self._drive(children.spawning(self._book, operation, args, key, options)), self)
+        return SyncChild(self._drive(children.spawning(self._book, operation, args, key, options)), self._drive)
 
     def gate(self, provider: str, *, credential: str = "", hosts: tuple[str, ...] = ()) -> SyncGate:
         """As ``Run.gate``."""
@@ -364,53 +206,3 @@ class SyncRun(_BaseRun):
             self._book.control.wait(seconds)
             return
         self._drive(self._book.until(*self._wake_at(seconds)))
-
-
-class Child(Generic[R]):
-    """A child of an async run."""
-
-    def __init__(self, handle: children.ChildHandle[R], run: Run) -> None:
-        self._handle, self._run, self.job_id = handle, run, handle.job_id
-
-    async def result(self) -> R:
-        """What the child returned; raises ``ChildFailed`` if it failed or was cancelled."""
-        made: R = await self._run._drive(self._handle.waiting())  # noqa: SLF001 - two halves of one thing
-        return made
-
-
-class SyncChild(Generic[R]):
-    """A child of a run in a thread."""
-
-    def __init__(self, handle: children.ChildHandle[R], run: SyncRun) -> None:
-        self._handle, self._run, self.job_id = handle, run, handle.job_id
-
-    def result(self) -> R:
-        """As ``Child.result``."""
-        made: R = self._run._drive(self._handle.waiting())  # noqa: SLF001 - two halves of one thing
-        return made
-
-
-class Item(items.BaseItem[T], Generic[T]):
-    """An item of an async run."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args[:-1])
-        self._run: Run = args[-1]
-
-    async def once(self, phase: str, function: Callable[..., Awaitable[R] | R], *args: Any) -> R:
-        """The result of ``function(*args)``, once for this item and phase."""
-        made: R = await self._run._drive(self.phase(phase, function, args))  # noqa: SLF001 - two halves of one thing
-        return made
-
-
-class SyncItem(items.BaseItem[T], Generic[T]):
-    """An item of a run in a thread."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args[:-1])
-        self._run: SyncRun = args[-1]
-
-    def once(self, phase: str, function: Callable[..., R], *args: Any) -> R:
-        """As ``Item.once``."""
-        made: R = self._run._drive(self.phase(phase, function, args))  # noqa: SLF001 - two halves of one thing
-        return made

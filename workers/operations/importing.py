@@ -21,7 +21,8 @@ from .target_url import check_url, missing_variable, resolve_url
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..run import SyncBatch, SyncRun
+    from ..run import SyncRun
+    from ..run_batches import SyncBatch
     from .import_file import ImportFile
     from .rows import Row
 
