@@ -11,21 +11,21 @@ import logging
 import threading
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ..domain.errors import (
     EpochChangedError,
     GenerationChangedError,
     JobLogError,
-    RefusedError,
     StoreBusyError,
     StoreClosedError,
     UnknownOutcomeError,
     VersionConflictError,
 )
 from .append import Append, Stored
-from .mapper import event_id
+from .outcomes import Answer, Outcomes
 from .store import ConflictError, LockedError, Seen
+from .waiting import Bell, Request, deliver, set_results
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future
@@ -36,49 +36,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Answer = Stored | JobLogError
 MAX_BATCH: Final = 512  #: appends in one transaction
 _CLOSED: Final = "this log was closed; open it again"
-
-
-class _Request:
-    """An append, and who waits for its answer: a thread, or a future of an event loop."""
-
-    __slots__ = ("answer", "append", "doubts", "future", "loop", "ready")
-
-    def __init__(self, append: Append, loop: AbstractEventLoop | None = None) -> None:
-        self.append = append
-        self.answer: Answer | None = None
-        self.doubts: list[UnknownOutcomeError] = []  #: tries that may have been written, also with its batch
-        self.loop = loop
-        self.future: Future[Answer] | None = None if loop is None else loop.create_future()
-        self.ready: threading.Lock | None = None
-
-    def expect(self) -> None:
-        """Another thread will answer: make what this one waits for."""
-        if self.loop is None and self.ready is None:
-            self.ready = threading.Lock()
-            self.ready.acquire()
-
-
-class _Bell:
-    """Wakes one thread that looks for itself what there is to do; rung again before it looks, it wakes once."""
-
-    __slots__ = ("_silent",)
-
-    def __init__(self) -> None:
-        self._silent = threading.Lock()
-        self._silent.acquire()
-
-    def ring(self) -> None:
-        """Wake the thread now, or when it next listens."""
-        if self._silent.locked():
-            with suppress(RuntimeError):  # somebody else rang in between
-                self._silent.release()
-
-    def listen(self) -> None:
-        """Wait until it rings."""
-        self._silent.acquire()
 
 
 class GroupWriter:
@@ -86,11 +45,12 @@ class GroupWriter:
 
     def __init__(self, store: Store, busy: BusyRetry, *, on_commit: Callable[[bool], None] = lambda _: None) -> None:
         self.store, self.busy = store, busy
+        self.outcomes = Outcomes(store, busy)
         self._on_commit = on_commit
-        self._waiting: deque[_Request] = deque()
-        self._side: deque[_Request | Callable[[], None]] = deque()
-        self._arriving: dict[AbstractEventLoop, list[_Request]] = {}  #: of this tick, by loop
-        self._work, self._side_work = _Bell(), _Bell()
+        self._waiting: deque[Request] = deque()
+        self._side: deque[Request | Callable[[], None]] = deque()
+        self._arriving: dict[AbstractEventLoop, list[Request]] = {}  #: of this tick, by loop
+        self._work, self._side_work = Bell(), Bell()
         self._commit_lock, self._start_lock = threading.Lock(), threading.Lock()
         self._closing = False
         self._threads: list[threading.Thread] = []
@@ -110,7 +70,7 @@ class GroupWriter:
 
     def append_many(self, appends: Iterable[Append], *, timeout: float | None = None) -> list[Answer]:
         """Write several appends, each with its own answer; they travel in as few transactions as possible."""
-        requests = [_Request(append) for append in appends]
+        requests = [Request(append) for append in appends]
         if not self._commit_now(requests):
             self._enqueue(requests)
             for request in requests:
@@ -119,7 +79,7 @@ class GroupWriter:
 
     def append_atomic(self, appends: list[Append]) -> list[tuple[int, Append]] | JobLogError:
         """Write all of *appends* in one transaction or none; returns where each begins, or why not."""
-        requests = [_Request(append) for append in appends]
+        requests = [Request(append) for append in appends]
         try:
             first = self._write_together(requests)
         except (ConflictError, UnknownOutcomeError) as error:
@@ -133,7 +93,7 @@ class GroupWriter:
             first += len(append.events)
         return placed
 
-    def _write_together(self, requests: list[_Request]) -> int:
+    def _write_together(self, requests: list[Request]) -> int:
         try:
             with self._commit_lock:
                 if self._closing:
@@ -147,20 +107,18 @@ class GroupWriter:
             return self.busy.run(lambda: self._doubting(requests, side=True))
 
     def _settle_together(
-        self, requests: list[_Request], error: ConflictError | UnknownOutcomeError
+        self, requests: list[Request], error: ConflictError | UnknownOutcomeError
     ) -> list[tuple[int, Append]] | JobLogError:
         """Where appends are that travelled together, or what stands against one of them."""
         placed: list[tuple[int, Append]] = []
         refusals: list[JobLogError] = []
         for request in requests:
-            append, doubts = request.append, request.doubts
             if isinstance(error, UnknownOutcomeError):
-                answer = self._resolve(append, error)
+                answer = self.outcomes.resolve(request.append, error)
             else:
-                answer = self.diagnose(append, error)
-                answer = self._doubted(append, answer, doubts[-1]) if doubts else answer
+                answer = self.outcomes.refused(request.append, error, request.doubts)
             if isinstance(answer, Stored):
-                placed.append((answer.position, append))
+                placed.append((answer.position, request.append))
             else:
                 refusals.append(answer)
         if not refusals:
@@ -172,7 +130,7 @@ class GroupWriter:
         """The same for callers on an event loop, which it never blocks."""
         if self._closing:
             raise StoreClosedError(_CLOSED)
-        requests = [_Request(append, loop) for append in appends]
+        requests = [Request(append, loop) for append in appends]
         arriving = self._arriving.get(loop)
         if arriving is None:  # what all tasks of this tick bring travels together
             arriving = self._arriving[loop] = []
@@ -187,9 +145,9 @@ class GroupWriter:
         except StoreClosedError as error:
             for request in requests:
                 request.answer = error
-            _set_results(requests)
+            set_results(requests)
 
-    def _enqueue(self, requests: list[_Request]) -> None:
+    def _enqueue(self, requests: list[Request]) -> None:
         if self._closing:
             raise StoreClosedError(_CLOSED)
         self._start()
@@ -201,7 +159,7 @@ class GroupWriter:
             self._waiting.extend(requests)
         self._work.ring()
 
-    def _wait(self, request: _Request, timeout: float | None) -> None:
+    def _wait(self, request: Request, timeout: float | None) -> None:
         assert request.ready is not None  # noqa: S101 - only waited for by threads
         if request.ready.acquire(timeout=-1 if timeout is None else timeout):
             return
@@ -212,7 +170,7 @@ class GroupWriter:
         else:
             request.answer = StoreBusyError(f"no turn to write within {timeout} s; nothing was written")
 
-    def _commit_now(self, requests: list[_Request]) -> bool:
+    def _commit_now(self, requests: list[Request]) -> bool:
         """Commit in the caller's own thread if nobody else writes: spares two thread switches."""
         if self._waiting or not self._commit_lock.acquire(blocking=False):
             return False
@@ -273,7 +231,7 @@ class GroupWriter:
 
     def _run_batch(self) -> None:
         """Get the turn first, then take what is waiting: whoever gave up meanwhile is not written."""
-        batch: list[_Request] = []
+        batch: list[Request] = []
         try:
             self.store.turn(blocking=True)
             try:
@@ -289,11 +247,11 @@ class GroupWriter:
             logger.exception("the writer met a fault it does not know")
             doubt = UnknownOutcomeError("the writer met a fault; the log has it")
             self._answer([request for request in batch if request.answer is None], doubt)
-        self._deliver(batch)
+        deliver(batch)
 
-    def _take(self) -> list[_Request]:
+    def _take(self) -> list[Request]:
         """What is waiting now; a caller that gives up takes its own away meanwhile."""
-        taken: list[_Request] = []
+        taken: list[Request] = []
         with suppress(IndexError):
             while len(taken) < MAX_BATCH:
                 taken.append(self._waiting.popleft())
@@ -304,9 +262,9 @@ class GroupWriter:
             self._side_work.listen()
             while self._side:
                 request = self._side.popleft()
-                if isinstance(request, _Request):
+                if isinstance(request, Request):
                     self._answer([request], self._try_one(request, side=True))
-                    self._deliver([request])
+                    deliver([request])
                 else:
                     self._run_task(request)
             if self._closing:
@@ -322,7 +280,7 @@ class GroupWriter:
 
     # -- commit ------------------------------------------------------------------------------------------------------
 
-    def _commit(self, batch: list[_Request]) -> None:
+    def _commit(self, batch: list[Request]) -> None:
         self.batches += 1
         self.appends += len(batch)
         if len(batch) > 1:
@@ -339,7 +297,7 @@ class GroupWriter:
                 return
         self._wake([request for request in batch if self._commit_one(request)])
 
-    def _commit_one(self, request: _Request) -> bool:
+    def _commit_one(self, request: Request) -> bool:
         """Whether it was answered here; else the side lane does it."""
         try:
             request.answer = self._try_one(request)
@@ -352,7 +310,7 @@ class GroupWriter:
             return False
         return True
 
-    def _doubting(self, batch: list[_Request], *, side: bool = False) -> int:
+    def _doubting(self, batch: list[Request], *, side: bool = False) -> int:
         """Write *batch*; a try whose answer is lost stays in mind: no later refusal is definite by itself."""
         try:
             return self._write([request.append for request in batch], side=side)
@@ -365,61 +323,22 @@ class GroupWriter:
                 raise StoreBusyError("a row of this job stayed locked; nothing was written") from error
             raise
 
-    def _try_one(self, request: _Request, *, side: bool = False) -> Answer:
+    def _try_one(self, request: Request, *, side: bool = False) -> Answer:
         """Write one append alone and find out why if it does not go."""
         append, doubts = request.append, request.doubts
         try:
             return Stored(self.busy.run(lambda: self._doubting([request], side=side)))
         except ConflictError as conflict:
-            answer = self.diagnose(append, conflict)
-            return self._doubted(append, answer, doubts[-1]) if doubts else answer
+            return self.outcomes.refused(append, conflict, doubts)
         except UnknownOutcomeError as error:
-            return self._resolve(append, error)
+            return self.outcomes.resolve(append, error)
         except JobLogError as error:
             return doubts[-1] if doubts else error  # "nothing was written" holds for the last try only
         except LockedError:
             raise
         except Exception:  # a fault of ours: nobody may be told that nothing happened
             logger.exception("an append met a fault that the store does not know")
-            return self._resolve(append, UnknownOutcomeError("the append met a fault; the process' log has it"))
-
-    def diagnose(self, append: Append, conflict: ConflictError) -> Answer:
-        """Why a refused append does not go, or where it is."""
-        try:
-            return self.busy.run(lambda: self.store.diagnose(append))
-        except ConflictError:
-            logger.debug("a conflict that is gone: %s", conflict)
-            return VersionConflictError(append.stream_id, append.expected)  # reload and decide again
-        except JobLogError as error:
-            return error
-
-    def _doubted(self, append: Append, answer: Answer, doubt: UnknownOutcomeError) -> Answer:
-        """A refusal after a try whose answer was lost is only definite once another event has that version.
-
-        The lost try may still be waiting for a lock in its backend, and may have passed the check that refused this one.
-        """
-        if isinstance(answer, Stored):
-            return answer
-        if not isinstance(answer, RefusedError):
-            return doubt  # the store could not be read back either
-        try:
-            first = self.store.read(append.stream_id, after=append.expected, limit=1)
-            if not first:
-                return doubt
-            if not append.event_id or event_id(first[0].state) != append.event_id:
-                return answer
-            # It landed between the refusal and this look: the last read decides, not the first.
-            position = self.store.position_of(append.stream_id, append.expected + 1)
-        except JobLogError:
-            return doubt
-        return doubt if position is None else Stored(position)
-
-    def _resolve(self, append: Append, error: UnknownOutcomeError) -> Answer:
-        """After an unknown outcome: in the log, or still unknown; never guessed."""
-        try:
-            return self.store.diagnose(append)
-        except Exception:  # noqa: BLE001 - what can't even be asked for stays unknown
-            return error
+            return self.outcomes.resolve(append, UnknownOutcomeError("the append met a fault; the process' log has it"))
 
     def _write(self, appends: list[Append], *, side: bool = False) -> int:
         """One transaction; follows a rebuild's switch and a raised epoch."""
@@ -450,12 +369,12 @@ class GroupWriter:
 
     # -- answers -----------------------------------------------------------------------------------------------------
 
-    def _answer(self, requests: list[_Request], answer: Answer) -> None:
+    def _answer(self, requests: list[Request], answer: Answer) -> None:
         for request in requests:
             request.answer = answer
         self._wake(requests)
 
-    def _wake(self, requests: list[_Request]) -> None:
+    def _wake(self, requests: list[Request]) -> None:
         for request in requests:
             if request.ready is not None and request.answer is not None:
                 request.ready.release()
@@ -467,22 +386,3 @@ class GroupWriter:
             self._on_commit(ready)
         except Exception:
             logger.exception("a follower of the log failed to be woken")
-
-    @staticmethod
-    def _deliver(requests: list[_Request]) -> None:
-        """One call into each loop for all its answers."""
-        by_loop: dict[Any, list[_Request]] = {}
-        for request in requests:
-            if request.loop is not None and request.answer is not None:
-                by_loop.setdefault(request.loop, []).append(request)
-        for loop, mine in by_loop.items():
-            try:
-                loop.call_soon_threadsafe(_set_results, mine)
-            except RuntimeError:  # the loop is closed: nobody waits any more, the append stands
-                logger.debug("an event loop was closed before its appends were answered")
-
-
-def _set_results(requests: list[_Request]) -> None:
-    for request in requests:
-        if request.future is not None and not request.future.done():
-            request.future.set_result(request.answer)  # type: ignore[arg-type]

@@ -103,9 +103,9 @@ def _write(append: Append, transaction: AtomicTransaction, log: JobLog) -> Store
         except GenerationChangedError:
             writer.refresh()
         except ConflictError as conflict:
-            return writer.diagnose(append, conflict)
+            return writer.outcomes.diagnose(append, conflict)
         except JobLogError as error:
             return error
         else:
             return Stored(first)
-    return writer.diagnose(append, ConflictError("the job table was rebuilt twice"))
+    return writer.outcomes.diagnose(append, ConflictError("the job table was rebuilt twice"))

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 from ..domain.status import CLAIMABLE, Status
 from ..eventstore import failpoint
 from ..eventstore.memory_store import MemoryStore
-from ..eventstore.writer import Answer, GroupWriter
+from ..eventstore.outcomes import Answer
+from ..eventstore.writer import GroupWriter
 from .commands import claiming
 from .commands.log import JobLog
 from .executor import Execution

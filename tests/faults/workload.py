@@ -36,8 +36,9 @@ from joblog.domain.identity import LOG_STREAM
 from joblog.domain.lease import Token
 from joblog.eventstore.append import Append, EventRow, Stored
 from joblog.eventstore.gates import GateEntry, GateLimits
+from joblog.eventstore.outcomes import Answer
 from joblog.eventstore.store import ClaimQuery, Seen
-from joblog.eventstore.writer import Answer, GroupWriter
+from joblog.eventstore.writer import GroupWriter
 from joblog.projections import job_table, rebuild
 from joblog.workers.commands import claiming, family
 from joblog.workers.commands.held import Held

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ...domain.job import Job
-    from ...eventstore.writer import Answer, GroupWriter
+    from ...eventstore.outcomes import Answer
+    from ...eventstore.writer import GroupWriter
     from .log import JobLog
 
 

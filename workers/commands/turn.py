@@ -57,6 +57,6 @@ def _write_in(transaction: AtomicTransaction, log: JobLog, whole: Append | Toget
             writer.refresh()
             raise VersionConflictError(append.stream_id, append.expected) from error
         except ConflictError as conflict:
-            return _raised(writer.diagnose(append, conflict))
+            return _raised(writer.outcomes.diagnose(append, conflict))
         ends.append(first + len(append.events) - 1)
     return Stored(ends[0])

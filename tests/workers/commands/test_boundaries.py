@@ -9,7 +9,7 @@ import pytest
 from joblog.domain.errors import IncompleteError, LeaseLostError, VersionConflictError
 from joblog.domain.status import Wish
 from joblog.eventstore.append import Append
-from joblog.eventstore.writer import Answer
+from joblog.eventstore.outcomes import Answer
 from joblog.workers.commands.held import RELOADS, Held
 from joblog.workers.commands.log import JobLog
 from tests.conformance.backends import Backend
