@@ -73,14 +73,16 @@ def open_store(
 
 
 def _prepare(store: SqliteStore | PostgresStore, *, create: bool) -> None:
-    if isinstance(store, SqliteStore):
-        if create and not _has_schema(store):
-            _create_sqlite(store)
-    else:
+    if not isinstance(store, SqliteStore):
         store.check_safe()
-        if create and not _has_schema(store):
+    if not _has_schema(store):
+        if not create:
+            raise SchemaMissingError("this database has no job log; run `joblog migrate`")
+        if isinstance(store, SqliteStore):
+            _create_sqlite(store)
+        else:
             _create_postgres(store)
-    check_schema(store)
+    _check_version(store)
 
 
 def _has_schema(store: SqliteStore | PostgresStore) -> bool:
@@ -120,10 +122,8 @@ def _create_postgres(store: PostgresStore) -> None:
             ddl.create(connection)
 
 
-def check_schema(store: SqliteStore | PostgresStore) -> None:
-    """Refuse a database that is older or newer than this code can use."""
-    if not _has_schema(store):
-        raise SchemaMissingError("this database has no job log; run `joblog migrate`")
+def _check_version(store: SqliteStore | PostgresStore) -> None:
+    """Refuse a log whose schema is older or newer than this code can use."""
     version, least = store.sql_rows("SELECT schema_version, min_code FROM log_state WHERE id = 1")[0]
     if least > SCHEMA_VERSION:
         raise SchemaTooNewError(

@@ -1,30 +1,25 @@
-"""What the SQLite and the PostgreSQL store share: reading, claiming, what is written beside appends."""
+"""What the SQLite and the PostgreSQL store share in writing: claims, and what is written beside appends."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import sqlalchemy as sa
 
-from ..domain.lease import Token
 from . import schema as s
-from .append import Append, EventRow, Stored
+from .append import Append, Stored
 from .diagnosis import diagnose
 from .failpoint import failpoint
 from .gate_sql import Gates
 from .rebuild_sql import Rebuilds
-from .sql_connections import SqlConnections
-from .statements import LEASE_COLUMNS, Statements
+from .sql_reads import SqlReads
 from .store import (
     ConflictError,
     JobRow,
-    LeaseRow,
     LoggedEvent,
-    LogState,
-    Outlook,
     SnapshotRow,
     check_generation,
 )
@@ -38,213 +33,19 @@ if TYPE_CHECKING:
     from .statements import Compiled
     from .store import ClaimQuery, RowChange, Seen
 
-_LEASE: Final = ", ".join(LEASE_COLUMNS)
 
-
-class SqlStore(SqlConnections):
+class SqlStore(SqlReads):
     """The half of the store that is the same on both databases."""
 
-    mark: str  #: the driver's placeholder
     unblock: tuple[str, ...]  #: SQL that lets the next job of an exclusive key be claimed, by generation
 
     def __init__(self, engine: sa.Engine) -> None:
         super().__init__(engine)
-        statements = self.statements = Statements(engine.dialect)
+        statements = self.statements
         self._upsert_snapshot = statements.compile(statements.upsert(s.snapshots, "stream_id", newer="version"))
         self.upsert_tracking = statements.compile(
             statements.upsert(s.tracking, "application_name", newer="notification_id")
         )
-        self._live = 0  #: the generation that reads try first
-
-    # -- values: ids come and go as the driver wants them ------------------------------------------------------------
-
-    def to_id(self, value: UUID) -> Any:
-        """A UUID for the driver."""
-        return value
-
-    def from_id(self, value: Any) -> UUID:
-        """A UUID from the driver."""
-        return value if type(value) is UUID else UUID(str(value))
-
-    # -- reading -----------------------------------------------------------------------------------------------------
-
-    @abstractmethod
-    def now(self) -> int:
-        """The store's wall clock in microseconds."""
-
-    @abstractmethod
-    def lease_now(self) -> int:
-        """The store's lease clock in microseconds."""
-
-    def boot_id(self) -> str:
-        """The boot that lease ends belong to; empty where the store's clock outlives boots."""
-        return ""
-
-    def state(self) -> LogState:
-        """Epoch, generation and head."""
-        row = self.rows(self.statements.state, {})[0]
-        return LogState(self.from_id(row[0]), *row[1:])
-
-    def head(self) -> int:
-        """The last position; 0 in an empty log."""
-        return int(self.rows(self.statements.head, {})[0][0])
-
-    def read(
-        self,
-        stream_id: UUID,
-        *,
-        after: int = 0,
-        upto: int | None = None,
-        newest_first: bool = False,
-        limit: int | None = None,
-    ) -> list[EventRow]:
-        """The events of one stream."""
-        compiled = self.statements.read(upto=upto is not None, newest_first=newest_first, limit=limit is not None)
-        params = {"stream_id": stream_id, "after": after, "upto": upto, "count": limit}
-        return [EventRow(*row) for row in self.rows(compiled, params)]
-
-    def log(
-        self,
-        after: int,
-        limit: int,
-        *,
-        upto: int | None = None,
-        topics: Sequence[str] = (),
-        without: Sequence[str] = (),
-    ) -> list[LoggedEvent]:
-        """The log behind position *after*, in order."""
-        compiled = self.statements.log(upto=upto is not None, topics=len(topics), without=len(without))
-        params = {"after": after, "upto": upto, "count": limit, **{f"topic_{i}": t for i, t in enumerate(topics)}}
-        params |= {f"without_{i}": topic for i, topic in enumerate(without)}
-        from_id = self.from_id
-        return [LoggedEvent(r[0], from_id(r[1]), *r[2:]) for r in self.rows(compiled, params)]
-
-    def position_of(self, stream_id: UUID, version: int) -> int | None:
-        """The position of one event."""
-        found = self.rows(self.statements.position_of, {"stream_id": stream_id, "version": version})
-        return found[0][0] if found else None
-
-    def snapshot(self, stream_id: UUID) -> SnapshotRow | None:
-        """The last snapshot of a stream."""
-        found = self.rows(self.statements.snapshot, {"stream_id": stream_id})
-        return SnapshotRow(*found[0]) if found else None
-
-    def job(self, job_id: UUID) -> JobRow | None:
-        """The job's row."""
-        return self.jobs([job_id]).get(job_id)
-
-    @abstractmethod
-    def jobs(self, job_ids: Sequence[UUID]) -> dict[UUID, JobRow]:
-        """The rows of many jobs."""
-
-    def live_rows(self, where: str, params: Sequence[Any]) -> list[JobRow]:
-        """Job rows of whichever generation is live: all from the old one or all from the new one (S14).
-
-        The generation is checked inside the statement, so a switch can't come between; then the statement is repeated.
-        """
-        columns = ", ".join(f'"{name}"' for name in s.JOB_COLUMNS)
-        while True:
-            generation = self._live
-            live = f"(SELECT generation FROM log_state WHERE id = 1) = {self.mark}"
-            sql = f"SELECT {columns} FROM jobs_{generation % 2} WHERE {live} AND {where}"
-            found = self.sql_rows(sql, (generation, *params))
-            if found:
-                return [self._row(row) for row in found]
-            self._live = self.state().generation
-            if self._live == generation:
-                return []
-
-    def _row(self, found: Any) -> JobRow:
-        row = dict(zip(s.JOB_COLUMNS, found, strict=True))
-        row["id"] = self.from_id(row["id"])
-        return row
-
-    def children(self, parent_id: UUID) -> list[UUID]:
-        """The jobs that a job has spawned."""
-        return [row["id"] for row in self.live_rows(f"parent_id = {self.mark} AND parent_id <> ''", (str(parent_id),))]
-
-    def find_jobs(
-        self,
-        *,
-        status: str | None = None,
-        before: tuple[int, UUID] | None = None,
-        after: tuple[int, UUID] | None = None,
-        limit: int = 25,
-        tenant: str | None = None,
-        owner: str | None = None,
-        queue: str | None = None,
-        kind: str | None = None,
-    ) -> list[JobRow]:
-        """A page of jobs, newest first; see ``Store``."""
-        mark = self.mark
-        where: list[str] = ["1 = 1"]
-        params: list[Any] = []
-        wanted = {"status": status, "tenant": tenant, "owner": owner, "queue": queue, "kind": kind}
-        for column, value in wanted.items():
-            if value is not None:
-                where.append(f"{column} = {mark}")
-                params.append(value)
-                if value and column != "status":
-                    where.append(f"{column} <> ''")  # as its index says
-        for key, sign in ((before, "<"), (after, ">")):
-            if key is not None:
-                where.append(f"(created_at, id) {sign} ({mark}, {mark})")
-                params += [key[0], self.to_id(key[1])]
-        way = "DESC" if after is None else "ASC"
-        order = f"ORDER BY created_at {way}, id {way} LIMIT {mark}"
-        found = self.live_rows(f"{' AND '.join(where)} {order}", (*params, limit))
-        return found if after is None else found[::-1]
-
-    def unit_states(
-        self, job_id: UUID, units: Sequence[str] | None = None, *, prefix: str | None = None
-    ) -> dict[str, bytes]:
-        """Stored unit-completed bytes by unit key; see ``Store``."""
-        if prefix is not None:
-            # Keys hold no control characters, so everything with the prefix lies before prefix + U+10FFFF.
-            bounds = {"job_id": job_id, "least": prefix, "most": prefix + "\U0010ffff"}
-            return dict(self.rows(self.statements.units_like, bounds))
-        if units is None:
-            return dict(self.rows(self.statements.units, {"job_id": job_id}))
-        found: dict[str, bytes] = {}
-        for unit in units:
-            for (state,) in self.rows(self.statements.unit, {"job_id": job_id, "unit": unit}):
-                found[unit] = state
-        return found
-
-    def count_units(self, job_id: UUID) -> int:
-        """How many unit results a job has."""
-        return int(self.rows(self.statements.count_units, {"job_id": job_id})[0][0])
-
-    def receipt(self, request_id: str) -> tuple[str, str, str, str] | None:
-        """(action, target, actor, answer) of a command."""
-        found = self.rows(self.statements.receipt, {"request_id": request_id})
-        return tuple(found[0]) if found else None
-
-    def _lease_row(self, row: Any) -> LeaseRow:
-        return LeaseRow(self.from_id(row[0]), Token(row[1], row[2]), *row[3:])
-
-    def lease(self, job_id: UUID) -> LeaseRow | None:
-        """The job's lease row."""
-        found = self.rows(self.statements.lease, {"job_id": job_id})
-        return self._lease_row(found[0]) if found else None
-
-    def queue_rows(self) -> dict[str, dict[str, Any]]:
-        """The queues that were ever paused or limited."""
-        found = self.rows(self.statements.queues, {})
-        return {q: {"paused": bool(p), "slots": slots, "generation": g} for q, p, slots, g in found}
-
-    def outlook(self, queues: Sequence[str], presence: str = "") -> Outlook:
-        """One look at what there is to do; see ``Store``."""
-        values = self._look(self._live % 2, queues, presence)
-        found, due, end, others, self._live, now, box, wakes, rebooted = values
-        now, lease_now = (self.now(), self.lease_now()) if now is None else (now, now)
-        next_due = 0.0 if wakes else None if due is None else (due - now) / 1_000_000
-        next_end = 0.0 if rebooted else None if end is None else (end - lease_now) / 1_000_000
-        return Outlook(bool(found), next_due, next_end, others, bool(box))
-
-    @abstractmethod
-    def _look(self, parity: int, queues: Sequence[str], presence: str) -> tuple[Any, ...]:
-        """What ``outlook`` is made of, in one statement; the store's clock where it is the database's."""
 
     @abstractmethod
     def free_keys(self, parity: int) -> list[str]:
@@ -262,11 +63,6 @@ class SqlStore(SqlConnections):
                     cursor.execute(self.unblock[parity], (key,))
                     woken += int(cursor.rowcount)
         return woken
-
-    def held_by_others(self, presence: str, limit: int) -> list[LeaseRow]:
-        """See ``Store``."""
-        sql = f"SELECT {_LEASE} FROM leases WHERE presence <> '' AND presence <> {self.mark} LIMIT {self.mark}"
-        return [self._lease_row(row) for row in self.sql_rows(sql, (presence, limit))]
 
     # -- claim -------------------------------------------------------------------------------------------------------
 
@@ -341,15 +137,6 @@ class SqlStore(SqlConnections):
             self.statements.insert_event.run(cursor, event)
         return position
 
-    def event_at(self, stream_id: UUID, version: int) -> tuple[int, bytes] | None:
-        """See ``Standing``."""
-        found = self.rows(self.statements.event_at, {"stream_id": stream_id, "version": version})
-        return (found[0][0], found[0][2]) if found else None
-
-    def version_of(self, stream_id: UUID) -> int:
-        """See ``Standing``."""
-        return int(self.rows(self.statements.max_version, {"stream_id": stream_id})[0][0])
-
     def diagnose(self, append: Append) -> Stored:
         """See ``Store``."""
         return diagnose(self, append)
@@ -371,11 +158,6 @@ class SqlStore(SqlConnections):
             self.upsert_tracking.run(cursor, {"application_name": name, "notification_id": position})
             return bool(cursor.rowcount == 1)
 
-    def tracking_position(self, name: str) -> int | None:
-        """How far the named follower has come."""
-        found = self.rows(self.statements.tracked, {"name": name})
-        return found[0][0] if found else None
-
     # -- lists of items ----------------------------------------------------------------------------------------------
 
     def put_list(self, job_id: UUID, name: str, chunks: Sequence[bytes]) -> None:
@@ -386,25 +168,12 @@ class SqlStore(SqlConnections):
             if rows:
                 self.statements.insert_list.run_many(cursor, rows)
 
-    def get_list(self, job_id: UUID, name: str) -> list[bytes]:
-        """The chunks of a stored list, in order."""
-        return [bytes(row[0]) for row in self.rows(self.statements.get_list, {"job_id": job_id, "name": name})]
-
     # -- outbox ------------------------------------------------------------------------------------------------------
-
-    def outbox(self, limit: int, *, after: int = 0) -> list[tuple[int, str]]:
-        """Committed outbox rows (id, spec) behind the id *after*, in the order of their ids."""
-        return [(row[0], row[1]) for row in self.rows(self.statements.outbox, {"count": limit, "after": after})]
 
     def delete_outbox(self, ids: Sequence[int]) -> None:
         """Remove rows that are in the log now."""
         with self.writing("claim") as cursor:
             self.statements.delete_outbox.run_many(cursor, [{"id": row_id} for row_id in ids])
-
-    def outbox_spec(self, job_id: UUID) -> str | None:
-        """The spec of a job that is still in the outbox."""
-        found = self.rows(self.statements.outbox_spec, {"job_id": job_id})
-        return found[0][0] if found else None
 
     # -- rebuild of the job table ------------------------------------------------------------------------------------
 

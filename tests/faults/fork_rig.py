@@ -19,7 +19,7 @@ import alembic.command  # noqa: F401 - the parent is warm: no child imports it a
 import sqlalchemy as sa
 
 from joblog import JobLog
-from joblog.eventstore import failpoint, migrate, sql_store
+from joblog.eventstore import failpoint, migrate, sql_reads
 from joblog.eventstore.sqlite_append import SqliteAppends
 from joblog.eventstore.statements import Statements
 from joblog.workers.commands import log as log_module
@@ -130,7 +130,7 @@ class ForkRig:
 
     def open(self, url: str, **ports: Any) -> JobLog:
         """Open the log with what the parent has compiled already."""
-        vars(sql_store)["Statements"] = lambda _: self.statements
+        vars(sql_reads)["Statements"] = lambda _: self.statements
         vars(log_module)["SNAPSHOT_EVERY"] = SNAPSHOT_EVERY
         if self.clock is not None:
             ports["clock"] = self.clock

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from joblog.eventstore import sql_store
+from joblog.eventstore import sql_reads
 from joblog.eventstore.failpoint import WORKER_POINTS
 from joblog.workers.commands import log as log_module
 from tests import postgres_server as servers
@@ -100,7 +100,7 @@ def test_kills_that_nobody_has_told_of_are_found(monkeypatch: pytest.MonkeyPatch
         return rig.die(plan.hit, lambda: None)
 
     monkeypatch.setattr(WorkerRig, "harm", staticmethod(silently))
-    for module, name in ((sql_store, "Statements"), (log_module, "SNAPSHOT_EVERY")):
+    for module, name in ((sql_reads, "Statements"), (log_module, "SNAPSHOT_EVERY")):
         monkeypatch.setattr(module, name, vars(module)[name])  # the rig changes them for its children
     report = worker_rig.run(Report("worker-kills", 1), kills=3)
 
