@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.crew import crew, server_cpu
 from bench.databases import pair
+from bench.limit import timed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -63,13 +64,12 @@ class Queue:
 
     def submits(self, seconds: float) -> tuple[int, float]:
         """Submit one job after another."""
-        return self._timed(lambda: self._log.submit(self._specs(1, "other")[0]), 1, seconds)
+        return timed(lambda: self._log.submit(self._specs(1, "other")[0]), 1, seconds)
 
     def bulk_submits(self, seconds: float) -> tuple[int, float]:
         """Submit 500 jobs at a time."""
-        return self._timed(lambda: self._log.submit_many(self._specs(BULK, "other")), BULK, seconds)
+        return timed(lambda: self._log.submit_many(self._specs(BULK, "other")), BULK, seconds)
 
-    @staticmethod
     def _timed(write: Callable[[], Any], size: int, seconds: float) -> tuple[int, float]:
         start = time.perf_counter()
         done, now = 0, start

@@ -13,9 +13,12 @@ import time
 import uuid
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 JOBS = 64
 EVIDENCE = {"count": 500, "digest": "a" * 32}
@@ -88,7 +91,7 @@ class BareSqlite:
 
     def run(self, size: int, seconds: float) -> tuple[int, float]:
         """Groups of *size* for so many seconds: units, seconds."""
-        return _timed(lambda: self._write(size), size, seconds)
+        return timed(lambda: self._write(size), size, seconds)
 
     def _write(self, size: int) -> None:
         events, units, rows = self._units.group(size)
@@ -120,7 +123,7 @@ class BarePostgres:
 
     def run(self, size: int, seconds: float) -> tuple[int, float]:
         """Groups of *size* for so many seconds: units, seconds."""
-        return _timed(lambda: self._write(size), size, seconds)
+        return timed(lambda: self._write(size), size, seconds)
 
     def _write(self, size: int) -> None:
         e, u, r = self._units.group(size)
@@ -129,7 +132,8 @@ class BarePostgres:
         self._cursor.execute("select bare_append(%b, %b, %b, %b, %b, %b, %b)", columns, prepare=True)
 
 
-def _timed(write: Any, size: int, seconds: float) -> tuple[int, float]:
+def timed(write: Callable[[], Any], size: int, seconds: float) -> tuple[int, float]:
+    """Write again and again for so many seconds: units, seconds."""
     start = time.perf_counter()
     done, now = 0, start
     while now < start + seconds:

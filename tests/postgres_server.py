@@ -95,6 +95,14 @@ class Server:
         place = f"-k '{self.home}' -h 127.0.0.1 -p {port}"
         self.run("pg_ctl", "-D", data, "-l", f"{data}.log", "-o", place, "-w", "-t", "60", "start")
 
+    def start_standby(self) -> str:
+        """Start a streaming copy of the server and answer its URL."""
+        copy, port = self.home / "standby", free_port()
+        whence = ("-h", self.home, "-p", str(self.port), "-U", "postgres")
+        self.run("pg_basebackup", *whence, "-D", copy, "-R", "-X", "stream", "-c", "fast")
+        self.start(copy, port)
+        return make_url(self.url()).set(port=port).render_as_string(hide_password=False)
+
     def stop(self, mode: str = "fast", data: Path | None = None) -> None:
         """Stop the server; *mode* `immediate` is a crash, after which it recovers from its log."""
         self.run("pg_ctl", "-D", data or self.data, "-m", mode, "-w", "stop")

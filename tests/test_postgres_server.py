@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from tests import postgres_server as servers
-from tests.postgres_server import Server, free_port, fresh_database, private_server, server_url
+from tests.postgres_server import fresh_database, private_server, server_url
 
 pytestmark = pytest.mark.postgres
 ROOT = Path(__file__).parents[1]
@@ -105,18 +105,9 @@ def test_a_private_server_survives_a_crash_and_can_be_copied() -> None:
         ask(server.url(), "CREATE TABLE kept AS SELECT 1 AS one")
         server.stop("immediate")
         server.start()
-        standby = copy_of(server)
+        standby = server.start_standby()
 
         assert ask(server.url(), "SELECT one FROM kept") == 1
         assert ask(standby, "SELECT pg_is_in_recovery()") is True
         assert ask(standby, "SELECT one FROM kept") == 1
     assert not server.home.exists()
-
-
-def copy_of(server: Server) -> str:
-    """Start a standby of *server* and answer its URL."""
-    copy, port = server.home / "standby", free_port()
-    whence = ("-h", server.home, "-p", str(server.port), "-U", "postgres")
-    server.run("pg_basebackup", *whence, "-D", copy, "-R", "-X", "stream", "-c", "fast")
-    server.start(copy, port)
-    return make_url(server.url()).set(port=port).render_as_string(hide_password=False)

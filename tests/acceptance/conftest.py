@@ -19,9 +19,12 @@ from joblog import JobLog
 from joblog.domain.job import Job
 from joblog.workers.operations import builtin
 from joblog.workers.worker import Worker, WorkerSettings
-from tests.acceptance import workers
 from tests.acceptance.app import effects, jobs
 from tests.acceptance.run_worker import LEASES
+from tests.patience import until
+from tests.workers.operations.receiver import receiver
+
+__all__ = ["receiver"]  # a fixture
 
 
 @dataclass
@@ -61,7 +64,7 @@ class Site:
             thread = threading.Thread(target=worker.run)
             thread.start()
             try:
-                workers.until(lambda: self.status(job_id) not in {"queued", "running", "waiting"})
+                until(lambda: self.status(job_id) not in {"queued", "running", "waiting"})
             finally:
                 worker.stop()
                 thread.join()

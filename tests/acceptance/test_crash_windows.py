@@ -13,6 +13,7 @@ from joblog.domain.status import Status
 from tests.acceptance import workers
 from tests.acceptance.app import UNITS
 from tests.acceptance.conftest import Site, made_site
+from tests.patience import until
 
 EVERY_STEP = [f"s{number}" for number in range(UNITS)]
 
@@ -157,7 +158,7 @@ def test_crw_11_the_end_of_a_job_and_what_follows_from_it_are_one_commit(site: S
     parent = site.submit("parent")
     # The child keeps the one slot until its worker dies: the parent can't go on in it meanwhile.
     with workers.running(site.url, point, "1", WORKER_SLOTS="1") as worker:
-        workers.until(lambda: site.status(parent) == "waiting")
+        until(lambda: site.status(parent) == "waiting")
         Path(site.args["gate"]).touch()
         assert worker.wait(60) == -signal.SIGKILL
     assert site.topics(parent)[-1] == ("woken" if point == "job.completed" else "lease-released")

@@ -15,6 +15,7 @@ from joblog.domain.status import Status
 from tests.acceptance import workers
 from tests.acceptance.app import jobs
 from tests.acceptance.conftest import Site
+from tests.patience import until
 
 JOBS, LIMIT, SPACING = 20, 4, timedelta(seconds=0.12)
 HELD = 0.6  #: seconds that an answer takes: spacing alone would let five requests be under way
@@ -69,7 +70,7 @@ def test_twenty_jobs_in_three_processes_never_exceed_slots_nor_spacing(site: Sit
     with ExitStack() as stack:
         for _ in range(3):
             stack.enter_context(workers.working(site.url))
-        workers.until(lambda: all(row["status"] == "completed" for row in site.log.store.jobs(ids).values()))
+        until(lambda: all(row["status"] == "completed" for row in site.log.store.jobs(ids).values()))
     found = [site.log.job(job_id) for job_id in ids]
 
     assert [(job.status, job.failures) for job in found] == [(Status.COMPLETED, 0)] * JOBS

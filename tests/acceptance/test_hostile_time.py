@@ -14,6 +14,7 @@ from tests.acceptance import workers
 from tests.acceptance.app import UNITS
 from tests.acceptance.conftest import Site
 from tests.acceptance.run_worker import LEASES
+from tests.patience import until
 
 LEASE = LEASES.lease.total_seconds()
 
@@ -22,14 +23,14 @@ def test_c2_a_zombie_in_the_middle_of_its_effect_changes_nothing(site: Site) -> 
     """It has called outside and is stopped before it can record it; it comes back when another has done all."""
     job_id = site.submit("call")
     with workers.running(site.url, "unit.after_effect", "1", "SIGSTOP") as zombie:
-        workers.until(lambda: len(site.effects()) == 1)
+        until(lambda: len(site.effects()) == 1)
         job = site.finish(job_id)
         assert (job.status, job.reclaims) == (Status.COMPLETED, 1)
         before = site.topics(job_id)
 
         zombie.send_signal(signal.SIGCONT)
         later = site.submit("steps")
-        workers.until(lambda: site.status(later) == "completed")  # it goes on with other work
+        until(lambda: site.status(later) == "completed")  # it goes on with other work
         zombie.send_signal(signal.SIGTERM)
         assert zombie.wait(timeout=30) == 0
 
@@ -46,9 +47,9 @@ def test_c18_a_blocked_loop_and_a_busy_interpreter_keep_their_leases(
     for kind in ("blocked", "busy"):
         site.submit(kind, more={"seconds": 6 * LEASE})
     with workers.running(site.url) as holder:
-        workers.until(lambda: len(site.effects()) >= 1)
+        until(lambda: len(site.effects()) >= 1)
         with workers.working(site.url):  # idle, and would take over what expires
-            workers.until(lambda: not site.log.store.find_jobs(status="running", limit=1))
+            until(lambda: not site.log.store.find_jobs(status="running", limit=1))
         assert holder.poll() is None
 
     assert sorted(site.effects()) == ["blocked", "busy"]
@@ -63,16 +64,16 @@ def test_c3_c4_clocks_are_stepped_forwards_and_backwards(site: Site) -> None:
     held = site.submit("slow")
     with ExitStack() as stack:
         stack.enter_context(workers.running(site.url, JOBLOG_TEST_CLOCK=str(wrong)))
-        workers.until(lambda: site.effects() == ["waiting"])
+        until(lambda: site.effects() == ["waiting"])
         stack.enter_context(workers.running(site.url, JOBLOG_TEST_CLOCK=str(wrong)))
 
         for seconds in (3600, -600, 0):
             step(wrong, seconds)
             flaky = site.submit("flaky")
             others = [site.submit("steps") for _ in range(3)]
-            workers.until(lambda ids=(flaky, *others): all(site.status(one) == "completed" for one in ids))  # type: ignore[misc]
+            until(lambda ids=(flaky, *others): all(site.status(one) == "completed" for one in ids))  # type: ignore[misc]
         Path(site.args["gate"]).touch()
-        workers.until(lambda: site.status(held) == "completed")
+        until(lambda: site.status(held) == "completed")
 
     assert site.log.job(held).reclaims == 0  # no early grant
     assert site.topics(held).count("claimed") == 1

@@ -14,8 +14,9 @@ from uuid import UUID
 import pytest
 
 from joblog import Actor, JobLog, LeasePolicy
-from tests.acceptance.workers import end, until
+from tests.acceptance.workers import end
 from tests.api.http.client import Client, a_token, serving
+from tests.patience import until
 
 DOCS = Path(__file__).parents[2] / "docs"
 UNITS = 6

@@ -21,6 +21,7 @@ from tests.acceptance import workers
 from tests.acceptance.app import UNITS
 from tests.acceptance.conftest import Site, made_site
 from tests.acceptance.run_worker import LEASES
+from tests.patience import until
 
 RESTARTS = 5
 
@@ -51,7 +52,7 @@ def test_stu_08_a_worker_that_starts_before_its_server_waits_and_goes_on(
         assert impatient.wait(60) == 143
         server.start()
         with JobLog.open(url, leases=LEASES) as log:
-            workers.until(lambda: log.row(job_id)["status"] == "completed")
+            until(lambda: log.row(job_id)["status"] == "completed")
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(60) == 143
 
@@ -64,7 +65,7 @@ def test_stu_08_a_locked_file_at_the_start_is_waited_for(sqlite_url: str, tmp_pa
         with workers.joblog_worker(sqlite_url) as worker:
             workers.said(worker, "nothing can be claimed")
             stranger.execute("ROLLBACK")
-            workers.until(lambda: site.status(job_id) == "completed")
+            until(lambda: site.status(job_id) == "completed")
             worker.send_signal(signal.SIGTERM)
             assert worker.wait(60) == 143
         stranger.close()
@@ -83,7 +84,7 @@ def test_c7_the_server_restarts_every_second_under_load(server: servers.Server, 
             server.stop("immediate" if number % 2 else "fast")
             workers.pause(rng.uniform(0.0, 0.5))
             server.start()
-        workers.until(lambda: all(status(site, one) == "completed" for one in ids))
+        until(lambda: all(status(site, one) == "completed" for one in ids))
         assert [worker.poll() for worker in crew] == [None] * len(crew)
 
         events = list(site.log.store.log(0, 10_000))

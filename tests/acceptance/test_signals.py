@@ -11,6 +11,7 @@ import pytest
 from tests.acceptance import workers
 from tests.acceptance.app import UNITS
 from tests.acceptance.conftest import Site
+from tests.patience import until
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 #: Where the signal comes -> the kind of job that leads there, and the passing; the worker rig has all other points.
@@ -43,7 +44,7 @@ def test_a_signal_in_any_state_gives_the_job_back_in_order(site: Site, state: st
 def test_two_signals_at_once_while_it_drains(site: Site) -> None:
     job_id = site.submit("slow")
     with workers.joblog_worker(site.url) as worker:
-        workers.until(lambda: site.effects() == ["waiting"])
+        until(lambda: site.effects() == ["waiting"])
         worker.send_signal(signal.SIGINT)
         workers.said(worker, "stopping: units go on")
         worker.send_signal(signal.SIGTERM)
@@ -60,7 +61,7 @@ def test_nohup_is_respected(site: Site) -> None:
             workers.said(worker, "stop it with")
             worker.send_signal(signal.SIGHUP)
             job_id = site.submit("steps")
-            workers.until(lambda: site.status(job_id) == "completed")
+            until(lambda: site.status(job_id) == "completed")
             worker.send_signal(signal.SIGTERM)
             assert worker.wait(60) == 143
     finally:
@@ -71,7 +72,7 @@ def test_nohup_is_respected(site: Site) -> None:
 def test_shd_02_a_unit_of_ten_minutes_keeps_nobody_past_the_grace(site: Site, kind: str) -> None:
     job_id = site.submit(kind)
     with workers.joblog_worker(site.url, "--grace", "1s") as worker:
-        workers.until(lambda: site.effects() == ["blocked"])
+        until(lambda: site.effects() == ["blocked"])
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(60) == 143
 
@@ -83,7 +84,7 @@ def test_shd_02_a_unit_of_ten_minutes_keeps_nobody_past_the_grace(site: Site, ki
 def test_shd_04_the_second_signal_ends_a_worker_whose_loop_is_blocked(site: Site) -> None:
     job_id, head = site.submit("blocked"), site.log.store.head()
     with workers.joblog_worker(site.url, "--grace", "10m") as worker:
-        workers.until(lambda: site.effects() == ["blocked"])
+        until(lambda: site.effects() == ["blocked"])
         worker.send_signal(signal.SIGTERM)
         workers.said(worker, "stopping: units go on")
         worker.send_signal(signal.SIGTERM)
@@ -96,7 +97,7 @@ def test_shd_04_the_second_signal_ends_a_worker_whose_loop_is_blocked(site: Site
 def test_shd_03_a_worker_that_waits_in_a_slot_wakes_at_once(site: Site) -> None:
     job_id = site.submit("napping")
     with workers.joblog_worker(site.url) as worker:
-        workers.until(lambda: site.log.row(job_id)["done"] == 1)
+        until(lambda: site.log.row(job_id)["done"] == 1)
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(30) == 143
 
@@ -107,7 +108,7 @@ def test_shd_03_a_worker_that_waits_in_a_slot_wakes_at_once(site: Site) -> None:
 def test_shd_06_what_is_submitted_during_a_shutdown_is_there(site: Site) -> None:
     held = site.submit("slow")
     with workers.joblog_worker(site.url) as worker:
-        workers.until(lambda: site.effects() == ["waiting"])
+        until(lambda: site.effects() == ["waiting"])
         worker.send_signal(signal.SIGTERM)
         workers.said(worker, "stopping: units go on")
         later = site.submit("steps")

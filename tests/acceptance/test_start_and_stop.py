@@ -14,6 +14,7 @@ from joblog.workers.operations import builtin
 from joblog.workers.worker import RAMP, RAMP_PAUSE
 from tests.acceptance import workers
 from tests.acceptance.conftest import Site
+from tests.patience import until
 
 
 def held_by(site: Site, job_id: object) -> str:
@@ -23,16 +24,16 @@ def held_by(site: Site, job_id: object) -> str:
 def test_stu_01_a_starting_worker_leaves_a_live_one_alone(site: Site) -> None:
     job_id = site.submit("slow")
     with workers.working(site.url):
-        workers.until(lambda: site.effects() == ["waiting"])
+        until(lambda: site.effects() == ["waiting"])
         holder = held_by(site, job_id)
 
         with workers.working(site.url):
             other = site.submit("steps")
-            workers.until(lambda: site.log.row(other)["status"] == "completed")
+            until(lambda: site.log.row(other)["status"] == "completed")
 
         assert held_by(site, job_id) == holder
         Path(site.args["gate"]).touch()
-        workers.until(lambda: site.log.row(job_id)["status"] == "completed")
+        until(lambda: site.log.row(job_id)["status"] == "completed")
     assert "lease-expired" not in site.topics(job_id)
 
 
@@ -41,7 +42,7 @@ def test_stu_02_two_replicas_that_start_together_reclaim_a_job_once(site: Site) 
     assert workers.dies(site.url, "unit.recorded", 2)
 
     with workers.working(site.url), workers.working(site.url):
-        workers.until(lambda: site.log.row(job_id)["status"] == "completed")
+        until(lambda: site.log.row(job_id)["status"] == "completed")
 
     topics = site.topics(job_id)
     assert topics.count("lease-expired") == 1
@@ -67,7 +68,7 @@ def test_shd_01_stu_05_sigterm_gives_the_job_back_at_its_boundary(site: Site) ->
     job_id = site.submit("slow")
     worker = workers.start(site.url)
     try:
-        workers.until(lambda: site.effects() == ["waiting"])
+        until(lambda: site.effects() == ["waiting"])
         worker.send_signal(signal.SIGTERM)
         Path(site.args["gate"]).touch()
         assert worker.wait(timeout=30) == 0
@@ -86,7 +87,7 @@ def test_shd_03_an_idle_worker_stops_at_once(site: Site) -> None:
     worker = workers.start(site.url)
     try:
         done = site.submit("steps")
-        workers.until(lambda: site.log.row(done)["status"] == "completed")
+        until(lambda: site.log.row(done)["status"] == "completed")
         worker.send_signal(signal.SIGTERM)
 
         assert worker.wait(timeout=5) == 0
@@ -100,7 +101,7 @@ def test_stu_06_a_poison_unit_stops_after_three_deaths(site: Site) -> None:
     while site.log.row(job_id)["status"] != "paused":
         worker = workers.start(site.url)
         try:
-            workers.until(lambda w=worker: w.poll() is not None or site.log.row(job_id)["status"] == "paused")  # type: ignore[misc]
+            until(lambda w=worker: w.poll() is not None or site.log.row(job_id)["status"] == "paused")  # type: ignore[misc]
         finally:
             deaths += worker.poll() == -signal.SIGKILL
             workers.end(worker)
@@ -124,14 +125,14 @@ def test_stu_07_killed_while_it_starts_twenty_times(site: Site) -> None:
 def test_sta_07_a_pause_is_honoured_by_a_running_worker(site: Site) -> None:
     job_id = site.submit("slow")
     with workers.working(site.url):
-        workers.until(lambda: site.effects() == ["waiting"])
+        until(lambda: site.effects() == ["waiting"])
         site.log.command("pause", job_id, Actor("ada"))
         Path(site.args["gate"]).touch()
-        workers.until(lambda: site.log.row(job_id)["status"] == "paused")
+        until(lambda: site.log.row(job_id)["status"] == "paused")
         assert site.log.job(job_id).done == 1  # the unit in flight is recorded
 
         site.log.command("resume", job_id, Actor("ada"))
-        workers.until(lambda: site.log.row(job_id)["status"] == "completed")
+        until(lambda: site.log.row(job_id)["status"] == "completed")
     assert site.effects() == ["waiting", "after"]
 
 
@@ -140,7 +141,7 @@ def test_a_stopped_worker_is_fenced_off_and_stops_nobody(site: Site) -> None:
     job_id = site.submit("slow")
     zombie = workers.start(site.url)
     try:
-        workers.until(lambda: site.effects() == ["waiting"])
+        until(lambda: site.effects() == ["waiting"])
         zombie.send_signal(signal.SIGSTOP)
         Path(site.args["gate"]).touch()
 
@@ -161,7 +162,7 @@ def test_stu_03_many_due_jobs_start_gradually(site: Site) -> None:
     for _ in range(12):
         site.submit("slow")
     with workers.joblog_worker(site.url, "--slots", "10"):
-        workers.until(lambda: len(site.log.store.find_jobs(status="running", limit=20)) == 10)
+        until(lambda: len(site.log.store.find_jobs(status="running", limit=20)) == 10)
 
     begun = sorted(site.times(row["id"])[1] for row in site.log.store.find_jobs(status="running", limit=20))
     assert len(set(begun)) >= RAMP
@@ -184,5 +185,5 @@ def test_stu_04_what_is_missing_pauses_with_what_to_do(site: Site) -> None:
 
     site.log.command("resume", job_id, Actor("ada"))
     with workers.running(site.url, JOBLOG_TEST_TARGET=site.args["target"]):
-        workers.until(lambda: site.status(job_id) == "completed")
+        until(lambda: site.status(job_id) == "completed")
     assert site.log.job(job_id).result == {"rows": 2, "rejected": 0}

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from joblog.eventstore import webhooks as table
 from joblog.workers.operations import webhooks
 from tests.acceptance import workers
 from tests.acceptance.conftest import Site
-from tests.workers.operations.receiver import Receiver, listening
-
-
-@pytest.fixture
-def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
-    with listening() as server:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
-        yield server
+from tests.patience import until
+from tests.workers.operations.receiver import Receiver
 
 
 def states(site: Site) -> list[str]:
@@ -37,11 +28,11 @@ def test_the_second_request_bears_the_same_id_and_there_is_never_a_third(
     assert len(receiver.got) == 1
     assert states(site) == ["pending"]  # the receiver has it, and we do not know
     with workers.working(site.url):
-        workers.until(lambda: states(site) == ["sent"])
+        until(lambda: states(site) == ["sent"])
     webhooks.announce(site.log, "e1", "order.paid", {"order": 1, "said": "otherwise"})
     webhooks.announce(site.log, "e2", "order.paid", {"order": 2})
     with workers.working(site.url):
-        workers.until(lambda: states(site) == ["sent", "sent"])
+        until(lambda: states(site) == ["sent", "sent"])
 
     first, second = (webhooks.record_id_of("default", "a", event) for event in ("e1", "e2"))
     assert [one.id for one in receiver.got] == [first, first, second]

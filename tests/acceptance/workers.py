@@ -7,8 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -89,15 +88,6 @@ def working(url: str) -> Iterator[subprocess.Popen[bytes]]:
         worker.wait(timeout=_PATIENCE)
     finally:
         end(worker)
-
-
-def until(condition: Callable[[], bool], seconds: float = _PATIENCE) -> None:
-    """Wait for *condition*, with a bound."""
-    deadline = time.monotonic() + seconds
-    tick = threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        tick.wait(0.05)
 
 
 def pause(seconds: float) -> None:

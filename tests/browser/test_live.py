@@ -11,9 +11,10 @@ from playwright.sync_api import Dialog, Page, expect
 from joblog.domain.spec import JobSpec
 from joblog.projections import queries
 from joblog.workers.commands.log import JobLog
-from tests.acceptance.workers import joblog_worker, until
+from tests.acceptance.workers import joblog_worker
 from tests.browser import imports
 from tests.browser.conftest import Visit
+from tests.patience import until
 
 
 def mark(page: Page) -> None:

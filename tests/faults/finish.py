@@ -121,3 +121,7 @@ def finish(url: str, journal: Path, open_log: Opener, *, clock: SharedClock | No
     with open_reader(url) as reader:
         found += Oracle(slack=timedelta(seconds=1)).check(reader, story, full=True)
     return found
+
+
+def is_idle(log: JobLog) -> bool:
+    return not any(log.store.find_jobs(status=status, limit=1) for status in ("queued", "running", "waiting"))

@@ -21,6 +21,7 @@ from joblog.workers.run import Run
 from joblog.workers.worker import Worker, WorkerSettings
 from tests import postgres_server as servers
 from tests.faults import rig
+from tests.faults.finish import is_idle
 from tests.faults.rig import Report
 
 WORKERS: Final = 3
@@ -68,10 +69,6 @@ def work(url: str, name: str, answer: Path) -> None:
     with JobLog.open(url, leases=LEASES) as log:
         asyncio.run(serve(log))
     answer.write_text(f"{len(took)} {took.count(0)} {sum(took)}", encoding="ascii")
-
-
-def is_idle(log: JobLog) -> bool:
-    return not any(log.store.find_jobs(status=status, limit=1) for status in ("queued", "running", "waiting"))
 
 
 def hand_in(url: str, effects: Path, count: int) -> None:

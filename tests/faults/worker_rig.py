@@ -24,7 +24,7 @@ from joblog.workers import worker as worker_module
 from joblog.workers.worker import Worker, WorkerSettings
 from tests import postgres_server as servers
 from tests.faults import fork_rig, operations, rig
-from tests.faults.finish import serve
+from tests.faults.finish import is_idle, serve
 from tests.faults.fork_rig import ForkRig, Plan
 from tests.faults.journal import Journal, story_of
 from tests.faults.oracle import JobTrace, Oracle
@@ -139,14 +139,10 @@ class WorkerRig(ForkRig):
         task = asyncio.create_task(worker.serve())
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
-        while not task.done() and loop.time() < until and not await loop.run_in_executor(None, self.is_idle, log):
+        while not task.done() and loop.time() < until and not await loop.run_in_executor(None, is_idle, log):
             await asyncio.wait({task}, timeout=0.04)
         worker.stop()
         await task
-
-    @staticmethod
-    def is_idle(log: JobLog) -> bool:
-        return not any(log.store.find_jobs(status=status, limit=1) for status in ("queued", "running", "waiting"))
 
     def finish(self, run: str, found: Path) -> None:
         """The last worker of a life: an operator wakes what paused, and every job must end."""

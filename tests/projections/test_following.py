@@ -1,9 +1,8 @@
 """A thread that follows the log: woken by what is appended, nearly free when nothing is, replaced when it is gone."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import orjson
@@ -17,7 +16,8 @@ from joblog.projections.views import VIEWS
 from joblog.workers import following as module
 from joblog.workers.following import FLOOR_SECONDS, Following
 from tests.conformance.backends import Backend, SqlBackend
-from tests.conformance.builders import BOUND, armed, once, submit
+from tests.conformance.builders import armed, once, submit
+from tests.patience import until
 
 
 @pytest.fixture
@@ -28,16 +28,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def positions(log: JobLog) -> set[int]:
     return {one.position for one in log.store.views.standings().values()}
-
-
-def until(true: Callable[[], bool]) -> None:
-    """Look until it is true: real threads and databases on the other side."""
-    tick = Event()
-    for _ in range(int(BOUND / 0.01)):
-        if true():
-            return
-        tick.wait(0.01)
-    raise AssertionError("it never came")
 
 
 class Minute:

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 import pytest
-from sqlalchemy.engine import make_url
 
 from joblog import JobLog, JobSpec
 from joblog.domain.errors import StoreError, UnsafeStoreError
@@ -13,7 +12,8 @@ from joblog.domain.lease import Token
 from joblog.eventstore.opening import open_store
 from joblog.eventstore.store import LoggedEvent, Seen, SnapshotRow
 from tests.conformance.builders import an_append
-from tests.postgres_server import Server, free_port, private_server
+from tests.patience import until
+from tests.postgres_server import private_server
 from tests.scale import following
 
 EVENTS = 20_000
@@ -24,19 +24,10 @@ class Cluster(NamedTuple):
     standby: str
 
 
-def standby_of(server: Server) -> str:
-    """Start a streaming copy of *server* and answer its URL."""
-    copy, port = server.home / "standby", free_port()
-    whence = ("-h", server.home, "-p", str(server.port), "-U", "postgres")
-    server.run("pg_basebackup", *whence, "-D", copy, "-R", "-X", "stream", "-c", "fast")
-    server.start(copy, port)
-    return make_url(server.url()).set(port=port).render_as_string(hide_password=False)
-
-
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     with private_server() as server:
-        yield Cluster(server.url(), standby_of(server))
+        yield Cluster(server.url(), server.start_standby())
 
 
 @pytest.mark.postgres
@@ -101,14 +92,3 @@ def test_a_standby_is_followed_and_refused_for_anything_else(cluster: Cluster) -
             log.submit(JobSpec("kind", {}, key="another"))
 
     assert pages[0].position == position
-
-
-def until(look: Callable[[], Any], tries: int = 1000) -> Any:
-    """What *look* finds; a standby is a little behind."""
-    from threading import Event
-
-    for _ in range(tries):
-        if found := look():
-            return found
-        Event().wait(0.01)
-    raise TimeoutError

@@ -19,6 +19,7 @@ from joblog.workers.worker import Worker, WorkerSettings
 from tests.conformance.backends import Backend
 from tests.conformance.builders import BOUND
 from tests.conformance.conftest import database, prepared  # noqa: F401 - fixtures
+from tests.patience import until
 
 CLOSED_FOR = timedelta(seconds=300)
 RESTARTS, WORKERS, JOBS = 10, 3, 10
@@ -86,15 +87,6 @@ def looked(log: JobLog, times: int = 3) -> None:
 
     log.store.outlook = outlook  # type: ignore[method-assign,assignment]
     assert enough.wait(BOUND), "the worker does not look for work"
-
-
-def until(condition: Any) -> None:
-    tick = threading.Event()
-    for _ in range(int(BOUND / 0.02)):
-        if condition():
-            return
-        tick.wait(0.02)
-    raise AssertionError("waited too long")
 
 
 def test_no_request_is_early_and_no_attempt_is_burned_beyond_the_first(database: Backend) -> None:  # noqa: F811

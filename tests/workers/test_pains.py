@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,6 +20,7 @@ from joblog.workers.registry import Jobs
 from joblog.workers.run import Run, SyncRun
 from joblog.workers.sources import ListSource
 from joblog.workers.worker import Worker, WorkerSettings
+from tests.patience import until
 
 ONCE = RetryPolicy(retries=0)
 jobs = Jobs()
@@ -44,15 +45,6 @@ def working(log: JobLog) -> Iterator[Worker]:
     finally:
         worker.stop()
         thread.join()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    tick = threading.Event()
-    for _ in range(3000):
-        if condition():
-            return
-        tick.wait(0.02)
-    raise TimeoutError
 
 
 @jobs.job("one")

@@ -15,8 +15,8 @@ from joblog.domain.lease import LeasePolicy
 from joblog.domain.retry import RetryPolicy
 from joblog.domain.spec import JobSpec
 from joblog.workers.commands.log import JobLog
-from tests.acceptance.workers import until
 from tests.api.http.client import Client, Reply, a_token, serving
+from tests.patience import until
 
 CLAIMS = "/api/v1/claims"
 

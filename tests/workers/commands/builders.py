@@ -9,6 +9,7 @@ from uuid import UUID
 import orjson
 
 from joblog.domain.events import CODE_VOCABULARY, UnitCompleted
+from joblog.domain.identity import queue_stream
 from joblog.domain.job import Actor, Job
 from joblog.domain.retry import RetryPolicy
 from joblog.eventstore.append import Append, EventRow
@@ -121,3 +122,12 @@ def replayed(held: Held) -> Job:
     job = held._job
     assert job is not None
     return job
+
+
+def statuses(log: JobLog, jobs: list[UUID]) -> list[str]:
+    return [log.row(job)["status"] for job in jobs]
+
+
+def told(log: JobLog) -> list[str]:
+    """What the stream of the default queue says, in order."""
+    return [row.topic.removeprefix("joblog.queue.") for row in log.store.read(queue_stream("default"))]

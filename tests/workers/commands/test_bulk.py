@@ -12,17 +12,9 @@ from joblog.workers.commands.log import JobLog
 from tests.clocks import START
 from tests.conformance.backends import Backend
 from tests.conformance.builders import claim, claimed, submit
-from tests.workers.commands.builders import HOUR, an_actor, future, in_status, last, status, topics
+from tests.workers.commands.builders import HOUR, an_actor, future, in_status, last, status, statuses, told, topics
 
 REQUEST = "cancel-everything-of-this-queue"
-
-
-def statuses(log: JobLog, jobs: list[UUID]) -> list[str]:
-    return [log.row(job)["status"] for job in jobs]
-
-
-def told(log: JobLog) -> list[str]:
-    return [row.topic.removeprefix("joblog.queue.") for row in log.store.read(queue_stream("default"))]
 
 
 EVERY = ("running", "waiting", "paused", "failed", "completed", "cancelled", "queued")

@@ -1,16 +1,14 @@
 """A bulk command that was killed goes on when it is sent again, unless a newer one stands (CTL-04)."""
 
 from collections.abc import Callable
-from uuid import UUID
 
 import pytest
 
-from joblog.domain.identity import queue_stream
 from joblog.workers.commands import queueing
 from joblog.workers.commands.log import JobLog
 from tests.conformance.backends import Backend
 from tests.conformance.builders import submit
-from tests.workers.commands.builders import an_actor, claim_again, in_status, status, topics
+from tests.workers.commands.builders import an_actor, claim_again, in_status, status, statuses, told, topics
 
 REQUEST = "cancel-everything-of-this-queue"
 
@@ -30,14 +28,6 @@ def dying_after(count: int) -> Callable[[], bool]:
         return True
 
     return may
-
-
-def statuses(log: JobLog, jobs: list[UUID]) -> list[str]:
-    return [log.row(job)["status"] for job in jobs]
-
-
-def told(log: JobLog) -> list[str]:
-    return [row.topic.removeprefix("joblog.queue.") for row in log.store.read(queue_stream("default"))]
 
 
 def test_a_retry_of_all_leaves_what_fails_later(log: JobLog) -> None:

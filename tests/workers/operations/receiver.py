@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
 
+import pytest
+
 SECRETS = {f"HOOK_SECRET_{n}": "whsec_" + base64.b64encode(bytes([n]) * 32).decode() for n in (1, 2)}
 
 
@@ -68,3 +70,11 @@ def listening() -> Iterator[Receiver]:
         yield server
         server.shutdown()
         thread.join()
+
+
+@pytest.fixture
+def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
+    with listening() as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        yield server

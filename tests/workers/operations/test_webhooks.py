@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -23,19 +22,11 @@ from joblog.workers.operations.webhook_signing import key_of, verify
 from tests.conformance.backends import Backend
 from tests.conformance.builders import armed, whole_log
 from tests.conformance.conftest import database, prepared  # noqa: F401 - fixtures
-from tests.workers.operations.receiver import SECRETS, Receiver, listening
+from tests.workers.operations.receiver import SECRETS, Receiver
 
 ADA = Actor("ada")
 ONE = ("env:HOOK_SECRET_1",)
 MARKER = "only-in-the-body"
-
-
-@pytest.fixture
-def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
-    with listening() as server:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
-        yield server
 
 
 class Site:

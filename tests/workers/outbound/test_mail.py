@@ -18,6 +18,7 @@ from joblog.workers.outbound.letter import Letter
 from joblog.workers.registry import Jobs
 from tests.acceptance import workers
 from tests.acceptance.run_worker import LEASES
+from tests.patience import until
 from tests.workers.outbound import servers
 from tests.workers.outbound.mail_server import Mailbox, mail_server
 from tests.workers.outbound.test_canary import contents
@@ -205,4 +206,4 @@ def test_killed_between_the_acceptance_and_the_receipt_it_is_sent_twice_under_on
 
 def finished(log: JobLog, job_id: UUID, url: str) -> None:
     with workers.working(url):
-        workers.until(lambda: log.row(job_id)["status"] == "completed")
+        until(lambda: log.row(job_id)["status"] == "completed")

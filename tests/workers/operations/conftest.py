@@ -1,0 +1,3 @@
+from tests.workers.operations.receiver import receiver
+
+__all__ = ["receiver"]  # a fixture
