@@ -14,17 +14,35 @@ if TYPE_CHECKING:
     from .domain.spec import JobSpec as JobSpec
     from .domain.status import Status as Status
     from .workers.commands.log import JobLog as JobLog
+    from .workers.errors import Fatal as Fatal
+    from .workers.errors import NeedsOperator as NeedsOperator
+    from .workers.errors import RetryLater as RetryLater
+    from .workers.registry import Jobs as Jobs
+    from .workers.run import Run as Run
+    from .workers.run import SyncRun as SyncRun
+    from .workers.sources import ListSource as ListSource
+    from .workers.worker import Worker as Worker
+    from .workers.worker import WorkerSettings as WorkerSettings
 
 #: Public name -> the module that has it.  Loaded on first use: ``import joblog`` itself costs nothing.
 _HOME = {
     "Actor": "domain.job",
+    "Fatal": "workers.errors",
     "Job": "domain.job",
     "JobLog": "workers.commands.log",
     "JobLogError": "domain.errors",
     "JobSpec": "domain.spec",
+    "Jobs": "workers.registry",
     "LeasePolicy": "domain.lease",
+    "ListSource": "workers.sources",
+    "NeedsOperator": "workers.errors",
+    "RetryLater": "workers.errors",
     "RetryPolicy": "domain.retry",
+    "Run": "workers.run",
     "Status": "domain.status",
+    "SyncRun": "workers.run",
+    "Worker": "workers.worker",
+    "WorkerSettings": "workers.worker",
 }
 
 __all__ = list(_HOME)
