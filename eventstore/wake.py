@@ -8,14 +8,18 @@ rate-limited NOTIFY that goes out after the commit on a connection of its own.
 from __future__ import annotations
 
 import logging
+import selectors
+import socket
 import threading
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .sql_connections import Pinned
     from .sql_store import SqlStore
     from .sqlite_store import SqliteStore
 
@@ -24,7 +28,7 @@ logger = logging.getLogger(__name__)
 STAT_SECONDS: Final = 0.05
 ECHOES: Final = 2  #: more wake-ups after a change: the file grows first, the commit is seen after its fsync
 POLL_SECONDS: Final = 1.0
-LISTEN_SECONDS: Final = 0.25  #: how long one wait for a NOTIFY lasts, and so a close
+SILENT_SECONDS: Final = 30.0  #: how long one wait for a NOTIFY lasts where nobody asks for the polling floor
 NOTIFY_SECONDS: Final = 0.01  #: at most one NOTIFY in this span
 CHANNEL: Final = "joblog"
 
@@ -53,6 +57,11 @@ class Waker:
         """End a subscription; a second time does nothing."""
         with self._lock:
             self._subscribers.pop(ticket, None)
+
+    @property
+    def has_floor(self) -> bool:
+        """Whether somebody wants to be called now and then although nothing was seen."""
+        return any(not seen_only for _, _, seen_only in list(self._subscribers.values()))
 
     def notify(self, *, ready: bool = False) -> None:
         """Something was appended by this process; *ready*: a job that may be claimed."""
@@ -146,6 +155,17 @@ class ListenWaker(_WatchingWaker):
         self._send = threading.Event()
         self._ready = False
         self._sender: threading.Thread | None = None
+        self._bell, self._rung = socket.socketpair()  # ends a wait for a NOTIFY: a new subscriber, or the end
+        self._bell.setblocking(False)  # noqa: FBT003 - the library's own signature
+
+    def _watch(self) -> None:
+        super()._watch()
+        if not self._stopped.is_set():
+            self._ring()
+
+    def _ring(self) -> None:
+        with suppress(BlockingIOError):  # it has rung often enough
+            self._bell.send(b"!")
 
     def notify(self, *, ready: bool = False) -> None:
         """Wake this process' own at once, others through the sender."""
@@ -176,42 +196,53 @@ class ListenWaker(_WatchingWaker):
         pinned.close()
 
     def _run(self) -> None:
-        pinned: Any = None
-        idle = 0.0
+        pinned: Pinned | None = None
         while not self._stopped.is_set():
             if self._pooler_safe:
                 self._stopped.wait(POLL_SECONDS)
                 self.wake_all()  # as if something was seen: there is no other hint
                 continue
-            heard = ready = False
             try:
                 if pinned is None:
                     pinned = self._store.pin()
                     pinned.open().execute(f"LISTEN {CHANNEL}")
                     self.wake_all()  # for what was appended before it listened
-                for note in pinned.driver.notifies(timeout=LISTEN_SECONDS, stop_after=1):
-                    heard, ready = True, note.payload == "ready"
+                notes = self._notes(pinned.driver)
             except Exception as error:  # noqa: BLE001 - the database may be restarting; polling goes on
                 logger.debug("no wake-ups for now: %s", error)
                 if pinned is not None:
                     pinned.drop()
                     pinned = None
                 self._stopped.wait(POLL_SECONDS)
-                heard = ready = True
-            idle += LISTEN_SECONDS
-            if heard or idle >= POLL_SECONDS:
-                idle = 0.0
-                self.wake_all(ready=ready, seen=heard)
+                self.wake_all()
+            else:
+                self.wake_all(ready="ready" in notes, seen=bool(notes))
         if pinned is not None:
             pinned.close()
 
+    def _notes(self, driver: Any) -> list[str]:
+        """What was said, once something is; nothing after the polling floor, or when the bell has rung."""
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(driver.fileno(), selectors.EVENT_READ)
+            waiting.register(self._rung, selectors.EVENT_READ)
+            found = waiting.select(POLL_SECONDS if self.has_floor else SILENT_SECONDS)
+        if any(key.fileobj is self._rung for key, _ in found):
+            self._rung.recv(4096)
+        return [note.payload for note in driver.notifies(timeout=0, stop_after=1)]  # all that came with it
+
     def close(self) -> None:
         """Stop listening and sending."""
-        self._stopped.set()
+        with self._lock:  # no new subscriber rings a bell that is gone
+            if self._stopped.is_set():
+                return
+            self._stopped.set()
         self._send.set()
+        self._ring()
         super().close()
         if self._sender is not None:
             self._sender.join()
+        self._bell.close()
+        self._rung.close()
 
 
 def waker_for(store: Any) -> Waker:

@@ -104,7 +104,7 @@ class Worker:
         claimer = ThreadPoolExecutor(1, thread_name_prefix="joblog-claimer")
         self._pools = (readers, threads, claimer)
         self._clients = Clients(self.log, actor=self.name)
-        ticket = self.log.waker.subscribe(self._nudge, ready_only=True)
+        ticket = self.log.waker.subscribe(self._nudge, ready_only=True, seen_only=True)
         failpoint("startup.begun")
         await self._arrive()
         failpoint("startup.present")

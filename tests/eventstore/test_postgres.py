@@ -394,6 +394,31 @@ def test_an_append_is_announced_to_others_after_its_commit(log: JobLog, postgres
     assert head == (1,)
 
 
+@pytest.mark.parametrize("payloads", [("ready", ""), ("", "ready")])
+def test_a_ready_job_is_heard_of_among_other_news(log: JobLog, postgres_url: str, payloads: tuple[str, str]) -> None:
+    """What two processes announce at once comes in one packet; the polling floor wakes nobody who waits for jobs."""
+    listening, woken = threading.Event(), threading.Event()
+    log.waker.subscribe(listening.set)
+    assert listening.wait(BOUND)
+    log.waker.subscribe(woken.set, ready_only=True, seen_only=True)
+    with connect(postgres_url) as stranger, stranger.transaction():
+        for payload in payloads:
+            stranger.execute(f"NOTIFY {wake.CHANNEL}, '{payload}'".encode())
+
+    assert woken.wait(BOUND)
+
+
+def test_nobody_waits_for_a_silent_server_at_the_end(log: JobLog) -> None:
+    """With no floor asked for, a wait for news is long; the end does not wait for it, nor does a new subscriber."""
+    listens, called = threading.Event(), threading.Event()
+    log.waker.subscribe(listens.set, seen_only=True)
+    assert listens.wait(BOUND)
+    log.waker.subscribe(called.set)
+
+    assert called.wait(wake.SILENT_SECONDS / 2)
+    assert Side(log.close).is_done(wake.SILENT_SECONDS / 2)
+
+
 def test_announcements_are_few(log: JobLog, postgres_url: str) -> None:
     """NOTIFY takes a lock that all share: it is rate-limited, and no part of an append."""
     with connect(postgres_url) as stranger:
