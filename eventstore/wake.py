@@ -1,8 +1,8 @@
 """Wake-up of followers and workers: hints that something was appended, with polling as the floor.
 
 A hint may come late, twice or never; whoever waits looks for itself.  Within a process it is a call.  Between processes
-it is, on SQLite, the size and time of the ``-wal`` file, looked at every 50 ms without any SQL; on PostgreSQL a
-rate-limited NOTIFY that goes out after the commit on a connection of its own.
+it is, on SQLite, a change of the ``-wal`` file, of which the kernel tells (else its size and time, looked at every 50 ms),
+without any SQL; on PostgreSQL a rate-limited NOTIFY that goes out after the commit on a connection of its own.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import selectors
 import socket
 import threading
 from abc import ABC, abstractmethod
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
+
+from .inotify import FileWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 STAT_SECONDS: Final = 0.05
-ECHOES: Final = 2  #: more wake-ups after a change: the file grows first, the commit is seen after its fsync
+FSYNC_SECONDS: Final = 0.005  #: the file grows first, the commit is seen after its fsync
+ECHOES: Final = 2  #: more wake-ups after a change, for a slower disk
 POLL_SECONDS: Final = 1.0
 SILENT_SECONDS: Final = 30.0  #: how long one wait for a NOTIFY lasts where nobody asks for the polling floor
 NOTIFY_SECONDS: Final = 0.01  #: at most one NOTIFY in this span
@@ -96,11 +99,28 @@ class _WatchingWaker(Waker, ABC):
         super().__init__()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
+        self._bell, self._rung = socket.socketpair()  # ends a long wait: a new subscriber, or the end
+        self._bell.setblocking(False)  # noqa: FBT003 - the library's own signature
 
     def _watch(self) -> None:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="joblog-waker", daemon=True)
             self._thread.start()
+        if not self._stopped.is_set():
+            self._ring()
+
+    def _ring(self) -> None:
+        with suppress(BlockingIOError):  # it has rung often enough
+            self._bell.send(b"!")
+
+    def _wait_for(self, descriptor: int) -> None:
+        """Until there is something to read, the bell rings, or the polling floor is reached."""
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(descriptor, selectors.EVENT_READ)
+            waiting.register(self._rung, selectors.EVENT_READ)
+            found = waiting.select(POLL_SECONDS if self.has_floor else SILENT_SECONDS)
+        if any(key.fileobj is self._rung for key, _ in found):
+            self._rung.recv(4096)
 
     @abstractmethod
     def _run(self) -> None:
@@ -108,17 +128,48 @@ class _WatchingWaker(Waker, ABC):
 
     def close(self) -> None:
         """Stop looking."""
-        self._stopped.set()
+        with self._lock:  # no new subscriber rings a bell that is gone
+            if self._stopped.is_set():
+                return
+            self._stopped.set()
+        self._ring()
         if self._thread is not None:
             self._thread.join()
+        self._bell.close()
+        self._rung.close()
 
 
 class FileWaker(_WatchingWaker):
-    """Looks at a file's size and time."""
+    """Watches a file: told by the kernel where it can, else looking at size and time."""
 
     def __init__(self, store: SqliteStore) -> None:
         super().__init__()
         self._path = store.path.with_name(store.path.name + "-wal")
+
+    def _run(self) -> None:
+        try:
+            watch = FileWatch(self._path)
+        except OSError as error:
+            logger.debug("%s is looked at every %s s: %s", self._path, STAT_SECONDS, error)
+            self._look_often()
+        else:
+            with closing(watch):
+                self._be_told(watch)
+
+    def _be_told(self, watch: FileWatch) -> None:
+        self.wake_all()  # for what was appended before
+        while not self._stopped.is_set():
+            self._wait_for(watch.fileno())
+            if not watch.has_changed():
+                self.wake_all(seen=False)
+                continue
+            self.wake_all()
+            self._stopped.wait(FSYNC_SECONDS)
+            self.wake_all()
+            again = ECHOES
+            while again and not self._stopped.wait(STAT_SECONDS):  # a busy writer is looked at no more often than this
+                again = ECHOES if watch.has_changed() else again - 1
+                self.wake_all()
 
     def _look(self) -> tuple[int, int]:
         try:
@@ -127,7 +178,7 @@ class FileWaker(_WatchingWaker):
             return (0, 0)
         return (stat.st_size, stat.st_mtime_ns)
 
-    def _run(self) -> None:
+    def _look_often(self) -> None:
         before, idle, again = self._look(), 0.0, 0
         self.wake_all()  # for what was appended before the first look
         while not self._stopped.wait(STAT_SECONDS):
@@ -155,17 +206,6 @@ class ListenWaker(_WatchingWaker):
         self._send = threading.Event()
         self._ready = False
         self._sender: threading.Thread | None = None
-        self._bell, self._rung = socket.socketpair()  # ends a wait for a NOTIFY: a new subscriber, or the end
-        self._bell.setblocking(False)  # noqa: FBT003 - the library's own signature
-
-    def _watch(self) -> None:
-        super()._watch()
-        if not self._stopped.is_set():
-            self._ring()
-
-    def _ring(self) -> None:
-        with suppress(BlockingIOError):  # it has rung often enough
-            self._bell.send(b"!")
 
     def notify(self, *, ready: bool = False) -> None:
         """Wake this process' own at once, others through the sender."""
@@ -181,11 +221,10 @@ class ListenWaker(_WatchingWaker):
 
     def _run_sender(self) -> None:
         pinned = self._store.pin()
-        while True:
-            self._send.wait()
-            if self._stopped.is_set():
-                break
+        while self._send.wait():
             self._send.clear()
+            if self._stopped.is_set():  # set before the bell that told of it
+                break
             ready, self._ready = self._ready, False
             try:
                 pinned.open().execute(f"NOTIFY {CHANNEL}, '{'ready' if ready else ''}'")
@@ -222,27 +261,15 @@ class ListenWaker(_WatchingWaker):
 
     def _notes(self, driver: Any) -> list[str]:
         """What was said, once something is; nothing after the polling floor, or when the bell has rung."""
-        with selectors.DefaultSelector() as waiting:
-            waiting.register(driver.fileno(), selectors.EVENT_READ)
-            waiting.register(self._rung, selectors.EVENT_READ)
-            found = waiting.select(POLL_SECONDS if self.has_floor else SILENT_SECONDS)
-        if any(key.fileobj is self._rung for key, _ in found):
-            self._rung.recv(4096)
+        self._wait_for(driver.fileno())
         return [note.payload for note in driver.notifies(timeout=0, stop_after=1)]  # all that came with it
 
     def close(self) -> None:
         """Stop listening and sending."""
-        with self._lock:  # no new subscriber rings a bell that is gone
-            if self._stopped.is_set():
-                return
-            self._stopped.set()
-        self._send.set()
-        self._ring()
         super().close()
+        self._send.set()
         if self._sender is not None:
             self._sender.join()
-        self._bell.close()
-        self._rung.close()
 
 
 def waker_for(store: Any) -> Waker:

@@ -1,16 +1,24 @@
-"""Hints that come from another process: a file that changes, looked at without any SQL."""
+"""Hints that come from another process: a file that changes, without any SQL."""
 
-from threading import Semaphore
+import errno
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from threading import Event, Semaphore
 
 import pytest
 
 from joblog.eventstore import wake
+from joblog.eventstore.inotify import FileWatch
 from joblog.eventstore.wake import FileWaker
-from tests.conformance.builders import BOUND
+from joblog.workers.commands.log import JobLog
+from tests.conformance.builders import BOUND, Side, an_append
 
 
 class Scripted(FileWaker):
-    """Looks at a script instead of a file, then at nothing new."""
+    """Looks at a script instead of a file, as where the kernel tells nothing; then at nothing new."""
+
+    _run = FileWaker._look_often
 
     def __init__(self, looks: list[tuple[int, int]]) -> None:
         wake._WatchingWaker.__init__(self)
@@ -60,3 +68,79 @@ def test_without_any_change_followers_poll(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(wake, "POLL_SECONDS", 0.005)
 
     assert counted([(1, 1)], wanted=40) > 4
+
+
+# -- told by the kernel ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "joblog.db-wal"
+
+
+@pytest.fixture
+def watch(file: Path) -> Iterator[FileWatch]:
+    with closing(FileWatch(file)) as watch:
+        yield watch
+
+
+def test_the_kernel_tells_of_the_file_and_of_no_other(watch: FileWatch, file: Path) -> None:
+    file.with_name("joblog.db-wal.other").write_bytes(b"1")
+    file.with_name("joblog.db").write_bytes(b"1")
+    assert not watch.has_changed()
+
+    file.write_bytes(b"1")
+    assert watch.has_changed()
+    assert not watch.has_changed()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda file: file.write_bytes(b"22"), Path.unlink, lambda file: file.rename(file.with_name("gone"))],
+    ids=["written", "removed", "renamed"],
+)
+def test_every_kind_of_change_is_told(watch: FileWatch, file: Path, change: Callable[[Path], object]) -> None:
+    file.write_bytes(b"1")
+    assert watch.has_changed()
+
+    change(file)
+    assert watch.has_changed()
+
+
+def test_a_folder_that_is_not_there_cannot_be_watched(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        FileWatch(tmp_path / "none" / "joblog.db-wal")
+
+
+@pytest.mark.parametrize("tells", [True, False], ids=["told", "looks"])
+def test_another_process_is_heard_with_and_without_the_kernel(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch, *, tells: bool
+) -> None:
+    """The polling floor is far away here."""
+
+    def refused(path: Path) -> FileWatch:
+        raise OSError(errno.EMFILE, "no more watches", str(path))
+
+    if not tells:
+        monkeypatch.setattr(wake, "FileWatch", refused)
+    with JobLog.open(sqlite_url) as other, JobLog.open(sqlite_url) as log:
+        begun, heard = Event(), Event()
+        ticket = log.waker.subscribe(begun.set, seen_only=True)
+        assert begun.wait(BOUND)
+        log.waker.unsubscribe(ticket)
+        log.waker.subscribe(heard.set, seen_only=True)
+        other.writer.append(an_append())
+
+        assert heard.wait(BOUND)
+
+
+def test_nobody_waits_for_a_silent_file_at_the_end(sqlite_url: str) -> None:
+    """With no floor asked for, a wait for news is long; the end does not wait for it, nor does a new subscriber."""
+    with JobLog.open(sqlite_url) as log:
+        begun, called = Event(), Event()
+        log.waker.subscribe(begun.set, seen_only=True)
+        assert begun.wait(BOUND)
+        log.waker.subscribe(called.set)
+
+        assert called.wait(wake.SILENT_SECONDS / 2)
+        assert Side(log.close).is_done(wake.SILENT_SECONDS / 2)
