@@ -34,9 +34,10 @@ class SqlViews(ViewRebuilds):
         ordered = f" ORDER BY {', '.join(order)}" if order else ""
         sql = f"SELECT {columns} FROM {table.name} t WHERE {where}{ordered}"
         if select.limit is not None:
-            bound += [select.limit, select.skip]
-            sql += f" LIMIT {self.mark} OFFSET {self.mark}"
+            bound.append(select.limit)
+            sql += f" LIMIT {self.mark}"
         if select.skip:  # what is passed over is passed over in the index alone
+            bound.append(select.skip)
             names = [f'"{column.name}"' for column in table.primary_key]
             keys = f"SELECT {', '.join(names)} FROM {table.name} WHERE {where}{ordered} LIMIT {self.mark} OFFSET {self.mark}"
             same = " AND ".join(f"t.{name} = k.{name}" for name in names)
