@@ -266,7 +266,8 @@ class SqliteTarget:
 
     def __init__(self, url: str) -> None:
         self._db = sqlite3.connect(make_url(url).database or "", isolation_level=None)
-        for pragma in ("synchronous = OFF", "cache_size = -2000000", "wal_autocheckpoint = 0", "temp_store = MEMORY"):
+        # In place: through a WAL every page would be written again and again.
+        for pragma in ("journal_mode = DELETE", "journal_mode = OFF", "synchronous = OFF", "cache_size = -500000"):
             self._db.execute(f"PRAGMA {pragma}")
         kinds = "type = 'trigger' OR (type = 'index' AND sql IS NOT NULL)"
         made = self._db.execute(f"SELECT type, name, sql FROM sqlite_master WHERE {kinds}").fetchall()
@@ -287,7 +288,7 @@ class SqliteTarget:
         for sql in self._again:
             self._db.execute(sql)
         self._db.execute("ANALYZE")
-        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._db.execute("PRAGMA journal_mode = WAL")
         self._db.close()
 
 
