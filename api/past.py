@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     Sees = Callable[[JobRow], bool]
 
 _FIRST_LOOK: Final = 500  #: positions; each further look is four times as far
-_LONGEST_LOOK: Final = 10_000
-_OF_OTHERS: Final = 200  #: changes at once, where most may be of others' jobs
+_LONGEST_LOOK: Final = 6_000
+_LOOKS: Final = 4  #: pages of an owner's jobs that are read for one
+_SKEW: Final = 60_000_000  #: microseconds that the clocks of hosts may differ
 _NEVER_CHANGES: Final = ("kind", "queue", "tenant", "owner")
 _NOBODY: Final = UUID(int=0)
 #: What changes in the life of a job, and is not known of its past.
@@ -78,34 +79,55 @@ def page(log: JobLog, at: int, filters: dict[str, Any], sees: Sees, *, limit: in
     So many changes are looked at and no more: where few of them are of such jobs, a page is short and `next` goes on.
     """
     bound = {**filters, "at": at}
+    if filters["owner"] is not None:
+        return _of_owner(log, at, filters, sees, limit, cursor, bound)
     below = decode(cursor, bound).at if cursor else at + 1
     never = {name: filters[name] for name in _NEVER_CHANGES if filters[name] is not None}
     items: list[dict[str, Any]] = []
     if never and not log.store.find_jobs(**never, limit=1):
         below = 0  # there is no such job at all
     span, last = _FIRST_LOOK, max(below - _LONGEST_LOOK, 0)
-    batch = limit if filters["owner"] is None else _OF_OTHERS
     while below > 1 and below > last and len(items) < limit:
         down_to = max(below - span, last)
-        found, below = _look(log, at, filters, batch, below, down_to)
+        found, below = _look(log, at, filters, limit - len(items), below, down_to)
         rows = log.store.jobs([one["job_id"] for one in found])
-        for one in found:
-            row = rows.get(one["job_id"])
-            if row is not None and sees(row) and filters["owner"] in {None, row["owner"]}:
-                items.append(_document(row, one))
-                if len(items) == limit:
-                    below = one["from_position"]
-                    break
+        pairs = ((rows.get(one["job_id"]), one) for one in found)
+        items += [_document(row, one) for row, one in pairs if row is not None and sees(row)]
         span *= 4
     following = encode(Place(below, _NOBODY), bound) if below > 1 else None
     return {"items": items, "next": following, "position": at}
+
+
+def _of_owner(
+    log: JobLog, at: int, filters: dict[str, Any], sees: Sees, limit: int, cursor: str, bound: dict[str, Any]
+) -> dict[str, Any]:
+    """The same of one owner, whom the view does not know: by their jobs, the newest first."""
+    store, status = log.store, filters["status"]
+    never = {name: filters[name] for name in _NEVER_CHANGES}
+    place = decode(cursor, bound) if cursor else Place(queries.time_of(store, at) + _SKEW, UUID(int=2**128 - 1))
+    items: list[dict[str, Any]] = []
+    edge: tuple[int, UUID] | None = (place.at, place.id)
+    for _ in range(_LOOKS):
+        rows = store.find_jobs(**never, before=edge, limit=limit)
+        edge = (rows[-1]["created_at"], rows[-1]["id"]) if len(rows) == limit else None
+        stood = queries.many_as_of(store, [row["id"] for row in rows], at)
+        for row in rows:
+            then = stood.get(row["id"])
+            if then is not None and sees(row) and status in {None, then["status"]}:
+                items.append(_document(row, then))
+                if len(items) == limit:
+                    edge = (row["created_at"], row["id"])
+                    break
+        if edge is None or len(items) == limit:
+            break
+    return {"items": items, "next": None if edge is None else encode(Place(*edge), bound), "position": at}
 
 
 def _look(
     log: JobLog, at: int, filters: dict[str, Any], limit: int, below: int, down_to: int
 ) -> tuple[list[dict[str, Any]], int]:
     """Changes between two positions, the latest first; and the position that the next look begins at."""
-    equal = {name: value for name, value in filters.items() if name != "owner"}
+    equal = {name: value for name, value in filters.items() if name != "owner"}  # which is None
     found = queries.jobs_as_of(log.store, at, limit=limit, below=below, down_to=down_to, **equal)
     return found, found[-1]["from_position"] if len(found) == limit else down_to
 

@@ -106,6 +106,7 @@ async def poller(port: int, token: str, job_id: str):
 async def measure(port: int, token: str, job_id: str, seconds: float, kind: str) -> dict[str, float]:
     base, headers, count = f"http://127.0.0.1:{port}", {"Authorization": f"Bearer {token}"}, iter(range(10**9))
     figures: dict[str, float] = {}
+    begun = time.time_ns()  # keys of their own in each round
     async with aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(limit=CLIENTS)) as session:
 
         async def get(_: int, extra=None, want=200) -> None:
@@ -114,7 +115,7 @@ async def measure(port: int, token: str, job_id: str, seconds: float, kind: str)
                 assert answer.status == want, answer.status
 
         async def submit(_: int) -> None:
-            key = f"bench-{kind}-{os.getpid()}-{next(count):08d}"
+            key = f"bench-{kind}-{begun}-{next(count):08d}"
             async with session.post(
                 f"{base}/api/v1/jobs", json={"kind": "bench", "args": 1}, headers={"Idempotency-Key": key}
             ) as answer:
@@ -128,8 +129,7 @@ async def measure(port: int, token: str, job_id: str, seconds: float, kind: str)
 
             async def batch(_: int) -> None:
                 jobs = [
-                    {"kind": "bench", "args": 1, "key": f"bench-batch-{os.getpid()}-{next(count):08d}"}
-                    for _ in range(200)
+                    {"kind": "bench", "args": 1, "key": f"bench-batch-{begun}-{next(count):08d}"} for _ in range(200)
                 ]
                 async with session.post(f"{base}/api/v1/batches", json={"jobs": jobs}) as answer:
                     made = await answer.json()

@@ -250,6 +250,7 @@ def _fits(row: dict[str, Any], select: Select) -> bool:
         all(row[name] == value for name, value in select.equal.items())
         and all(row[name] >= value for name, value in select.least.items())
         and all(row[name] < value for name, value in select.below.items())
+        and (select.among is None or row[select.among[0]] in select.among[1])
         and (select.behind is None or tuple(row[name] for name in select.order) > select.behind)
         and (select.contains is None or select.contains[1] in row[select.contains[0]])
     )

@@ -72,6 +72,10 @@ class SqlViews(ViewRebuilds):
             for name, value in values.items():
                 parts.append(f'"{name}" {sign} {mark}')
                 bound.append(self.store.to_id(value) if isinstance(table.c[name].type, Id16) else value)
+        if select.among is not None:
+            name, some = select.among
+            parts.append(f'"{name}" IN ({", ".join(mark for _ in some)})')
+            bound += [self.store.to_id(one) if isinstance(table.c[name].type, Id16) else one for one in some]
         if select.behind is not None:
             names = ", ".join(f'"{name}"' for name in select.order)
             parts.append(f"({names}) > ({', '.join(mark for _ in select.behind)})")

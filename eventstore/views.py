@@ -79,6 +79,7 @@ class Select:
     equal: Mapping[str, Any] = field(default_factory=dict)
     least: Mapping[str, Any] = field(default_factory=dict)  #: column >= value
     below: Mapping[str, Any] = field(default_factory=dict)  #: column < value
+    among: tuple[str, Sequence[Any]] | None = None  #: column, values of which it has one
     behind: tuple[Any, ...] | None = None  #: the columns of *order*, all ascending, > these values
     contains: tuple[str, str] | None = None  #: column, literal text
     order: tuple[str, ...] = ()  #: columns; ``-`` in front: descending

@@ -81,6 +81,26 @@ def position_at(store: Store, at: datetime) -> int:
     return int(found[0]["from_position"]) if found else 0
 
 
+def many_as_of(store: Store, job_ids: Sequence[UUID], at: int) -> dict[UUID, Row]:
+    """How these jobs stood at a position; those that were submitted later are left out."""
+    if not job_ids:
+        return {}
+    select = Select(
+        v.job_versions,
+        among=("job_id", job_ids),
+        least={"to_position": at + 1},
+        below={"from_position": at + 1},
+    )
+    return {row["job_id"]: _span(row) for row in store.views.find("versions", select)}
+
+
+def time_of(store: Store, position: int) -> int:
+    """When the last change of a job up to a position was, in microseconds; 0 before the first."""
+    select = Select(v.job_versions, below={"from_position": position + 1}, order=("-from_position",), limit=1)
+    found = store.views.find("versions", select)
+    return int(found[0]["from_at"]) if found else 0
+
+
 def job_life(store: Store, job_id: UUID, *, limit: int = 1000) -> list[Row]:
     """Every span of a job in which status, holder and attempt were the same, oldest first."""
     select = Select(v.job_versions, equal={"job_id": job_id}, order=("from_position",), limit=limit)

@@ -118,6 +118,11 @@ def test_who_is_bound_sees_their_own_past_alone(log: JobLog, server: HttpServer)
     assert len(red.good(f"{JOBS}?at=32&limit=100")["items"]) == 31
     assert bob.get(f"{JOBS}/{theirs[0]}?at=32").code == "job-not-found"
     assert bob.good(f"{JOBS}?at=32&owner=ada")["items"] == []
+    first = red.good(f"{JOBS}?at=20&owner=ada&limit=12")
+    second = red.good(f"{JOBS}?at=20&owner=ada&limit=12&cursor={first['next']}")
+    seen = [item["id"] for page in (first, second) for item in page["items"]]
+    assert seen == [str(one) for one in theirs[:19]][::-1]
+    assert red.good(f"{JOBS}?at=20&owner=ada&status=paused")["items"] == []
 
 
 # -- ids -------------------------------------------------------------------------------------------------------------
