@@ -62,6 +62,15 @@ class Receipt(NamedTuple):
     answer: str
 
 
+class Delivery(NamedTuple):
+    """What became of a webhook's record (see ``webhooks``); one that was sent sheds its body."""
+
+    seq: int
+    state: str
+    code: str
+    settled_at: int
+
+
 @dataclass(slots=True)
 class Append:
     """Events for the end of one stream, with the rows that change in the same commit.
@@ -83,6 +92,7 @@ class Append:
     receipt: Receipt | None = None
     queue_row: dict[str, Any] | None = None  #: the queue's row, for a queue's stream
     gate_row: dict[str, Any] | None = None  #: what an operator does to a gate, for a gate's stream (see ``gate_sql``)
+    delivery: Delivery | None = None  #: the record whose receipt the events are
     tracking: tuple[str, int] | None = None  #: a follower that moves to this position, if it is not there yet
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ..domain.errors import StoreError
+from .placed import placed
 from .sql_store import SqlStore
 
 if TYPE_CHECKING:
@@ -20,11 +21,7 @@ def _of(store: Store) -> SqlStore:
 
 
 def _rows(store: Store, sql: str, *params: Any) -> list[Any]:
-    return _of(store).sql_rows(_sql(store, sql), params)
-
-
-def _sql(store: Store, text: str) -> str:
-    return text if store.dialect == "sqlite" else text.replace("?", "%s")
+    return _of(store).sql_rows(placed(sql, store.dialect), params)
 
 
 def find(store: Store, tenant: str, name: str) -> bytes | None:
@@ -42,13 +39,13 @@ def listed(store: Store, tenant: str) -> list[tuple[str, int]]:
 def put(store: Store, tenant: str, name: str, sealed: bytes) -> None:
     """Keep a value, in place of an older one."""
     with _of(store).writing("claim") as cursor:
-        cursor.execute(_sql(store, _DELETE), (tenant, name))
+        cursor.execute(placed(_DELETE, store.dialect), (tenant, name))
         insert = "INSERT INTO credentials (tenant, name, sealed, updated_at) VALUES (?, ?, ?, ?)"
-        cursor.execute(_sql(store, insert), (tenant, name, sealed, store.now()))
+        cursor.execute(placed(insert, store.dialect), (tenant, name, sealed, store.now()))
 
 
 def remove(store: Store, tenant: str, name: str) -> bool:
     """Forget one; False if there was none."""
     with _of(store).writing("claim") as cursor:
-        cursor.execute(_sql(store, _DELETE), (tenant, name))
+        cursor.execute(placed(_DELETE, store.dialect), (tenant, name))
         return int(cursor.rowcount) > 0

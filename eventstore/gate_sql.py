@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from . import gates as g
 from .failpoint import failpoint
+from .placed import placed
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .sql_store import SqlStore
 
 COLUMNS: Final = g.GateRow._fields
@@ -41,7 +44,7 @@ class Gates:
         self._select = f"SELECT {', '.join(COLUMNS)} FROM gates"
 
     def _sql(self, text: str) -> str:
-        return text if self._store.dialect == "sqlite" else text.replace("?", "%s")
+        return placed(text, self._store.dialect)
 
     def _run(self, cursor: Any, text: str, *values: Any) -> Any:
         return cursor.execute(self._sql(text), values)
@@ -50,29 +53,29 @@ class Gates:
 
     def enter(self, entry: g.GateEntry) -> g.GateAnswer:
         """See ``Store.enter_gate``.  A closed gate, and an open one without limits, are only looked at."""
-        found = self._store.sql_rows(self._sql(f"{self._select} WHERE gate = ?"), (entry.gate,))
-        row = g.GateRow(*found[0]) if found else g.GateRow(entry.gate)
-        now = self._store.now()
-        if row.closed_until > now:
-            return g.GateAnswer("closed", now, row.closed_until)
-        if row.is_free and row == row.with_limits(entry.limits):
-            return g.GateAnswer("", now, now)
+        row = self.rows([entry.gate]).get(entry.gate, g.GateRow(entry.gate))
+        if (told := g.glance(row, entry.limits, self._store.now())) is not None:
+            return told
         with self._store.pacing() as cursor:
             answer = self._enter(cursor, entry)
             failpoint("gate.before_commit")
         failpoint("gate.after_commit")
         return answer
 
+    def rows(self, names: Sequence[str]) -> dict[str, g.GateRow]:
+        """See ``Store.gate_rows``."""
+        sql = f"{self._select} WHERE gate IN ({', '.join('?' * len(names))})"
+        return {row[0]: g.GateRow(*row) for row in self._store.sql_rows(self._sql(sql), tuple(names))}
+
     def _enter(self, cursor: Any, entry: g.GateEntry) -> g.GateAnswer:
         before = self._locked(cursor, entry.gate)
         now, lease_now = self._clocks(cursor)
-        self._sweep(cursor, entry.gate, now, lease_now)
+        swept = self._sweep(cursor, entry.gate, now, lease_now)
         seen = self._seen(cursor, entry)
-        row, answer, turn = g.decide(before.with_limits(entry.limits), seen, now)
+        present = (g.left(before, now) if swept else before).with_limits(entry.limits)
+        row, answer, turn = g.decide(present, seen, now)
         if row != before:
-            names = ("slots", "spacing", "next_at", "last_at")
-            said = ", ".join(f"{name} = ?" for name in names)
-            self._run(cursor, f"UPDATE gates SET {said} WHERE gate = ?", *(getattr(row, n) for n in names), row.gate)
+            self._put(cursor, row)
         if answer.counted:
             self._keep(cursor, entry, now, holds=1)
         elif turn is not None:
@@ -80,6 +83,12 @@ class Gates:
         elif seen.turn is not None:
             self._forget(cursor, entry.gate, entry.entry)
         return answer
+
+    def _put(self, cursor: Any, row: g.GateRow) -> None:
+        """What requests change of a gate."""
+        names = ("slots", "spacing", "next_at", "last_at")
+        said = ", ".join(f"{name} = ?" for name in names)
+        self._run(cursor, f"UPDATE gates SET {said} WHERE gate = ?", *(getattr(row, n) for n in names), row.gate)
 
     def _clocks(self, cursor: Any) -> tuple[int, int]:
         """The store's wall clock and its lease clock, read under the lock."""
@@ -98,12 +107,13 @@ class Gates:
             found = self._run(cursor, sql, gate).fetchone()
         return g.GateRow(*found)
 
-    def _sweep(self, cursor: Any, gate: str, now: int, lease_now: int) -> None:
-        """Drop slots whose lease is gone, and turns that nobody took."""
+    def _sweep(self, cursor: Any, gate: str, now: int, lease_now: int) -> bool:
+        """Drop slots whose lease is gone, and turns that nobody took; whether there were such slots."""
         sql = f"DELETE FROM gate_turns AS t WHERE gate = ? AND holds = 1 AND NOT {_STANDS}"
-        self._run(cursor, sql, gate, lease_now, self._store.boot_id())
+        swept = self._run(cursor, sql, gate, lease_now, self._store.boot_id()).rowcount > 0
         sql = "DELETE FROM gate_turns WHERE gate = ? AND holds = 0 AND at < ?"
         self._run(cursor, sql, gate, now - g.FORGET_TURNS)
+        return bool(swept)
 
     def _seen(self, cursor: Any, entry: g.GateEntry) -> g.Seen:
         job = self._store.to_id(entry.job_id)
@@ -132,9 +142,12 @@ class Gates:
     def _forget(self, cursor: Any, gate: str, entry: str) -> None:
         self._run(cursor, "DELETE FROM gate_turns WHERE gate = ? AND entry = ?", gate, entry)
 
-    def leave(self, gate: str, entry: str) -> None:
+    def leave(self, gate: str, entry: str, *, spaced: bool) -> None:
         """See ``Store.leave_gate``."""
         with self._store.pacing() as cursor:
+            if spaced:
+                row = self._locked(cursor, gate)
+                self._put(cursor, g.left(row, self._clocks(cursor)[0]))
             self._forget(cursor, gate, entry)
 
     # -- the door ----------------------------------------------------------------------------------------------------

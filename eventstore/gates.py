@@ -97,6 +97,15 @@ class Seen(NamedTuple):
     turn: int | None  #: the instant that is kept for this entry
 
 
+def glance(row: GateRow, limits: GateLimits | None, now: int) -> GateAnswer | None:
+    """What can be told without a lock: a gate that is closed, or open without limits; None for any other."""
+    if row.closed_until > now:
+        return GateAnswer("closed", now, row.closed_until)
+    if row.is_free and row == row.with_limits(limits):
+        return GateAnswer("", now, now)
+    return None
+
+
 def decide(row: GateRow, seen: Seen, now: int) -> tuple[GateRow, GateAnswer, int | None]:
     """Whether a request may go *now*: the row as it is to be, the answer, and the turn to keep for it (None: none)."""
     if row.closed_until > now:
@@ -118,6 +127,11 @@ def decide(row: GateRow, seen: Seen, now: int) -> tuple[GateRow, GateAnswer, int
         return row, GateAnswer("turn", now, at), turn
     row = row._replace(last_at=now, next_at=max(row.next_at, now + row.spacing))
     return row, GateAnswer("", now, now, counted=counted), None
+
+
+def left(row: GateRow, now: int) -> GateRow:
+    """The gate whose spacing counts from now: where a request has just ended, or its holder was found dead."""
+    return row._replace(last_at=max(row.last_at, now), next_at=max(row.next_at, now + row.spacing))
 
 
 def closed(row: GateRow, until: int, now: int, *, by: str, reason: str) -> GateRow:

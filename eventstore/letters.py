@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..domain.errors import StoreError
 from ..domain.withheld import refuse
+from .placed import placed
 from .schema import letters
 from .sql_store import SqlStore
 
@@ -31,14 +32,10 @@ def _of(store: Store) -> SqlStore:
     return store
 
 
-def _sql(store: Store, text: str) -> str:
-    return text if store.dialect == "sqlite" else text.replace("?", "%s")
-
-
 def put(store: Store, letter_id: str, digest: str, content: bytes) -> None:
     """Keep a letter, once for an id."""
     with _of(store).writing("claim") as cursor:
-        cursor.execute(_sql(store, _INSERT), (letter_id, digest, refuse(content, "letter"), store.now()))
+        cursor.execute(placed(_INSERT, store.dialect), (letter_id, digest, refuse(content, "letter"), store.now()))
 
 
 def put_in(connection: sa.Connection, store: Store, letter_id: str, digest: str, content: bytes) -> None:
@@ -54,11 +51,11 @@ def put_in(connection: sa.Connection, store: Store, letter_id: str, digest: str,
 def find(store: Store, letter_id: str) -> LetterRow | None:
     """One of them."""
     sql = "SELECT digest, content, created_at FROM letters WHERE id = ?"
-    found = _of(store).sql_rows(_sql(store, sql), (letter_id,))
+    found = _of(store).sql_rows(placed(sql, store.dialect), (letter_id,))
     return LetterRow(found[0][0], bytes(found[0][1]), found[0][2]) if found else None
 
 
 def remove(store: Store, letter_id: str) -> None:
     """Forget one."""
     with _of(store).writing("claim") as cursor:
-        cursor.execute(_sql(store, "DELETE FROM letters WHERE id = ?"), (letter_id,))
+        cursor.execute(placed("DELETE FROM letters WHERE id = ?", store.dialect), (letter_id,))

@@ -31,11 +31,10 @@ class MemoryGates:
     def enter(self, entry: g.GateEntry, now: int) -> g.GateAnswer:
         """See ``Store.enter_gate``."""
         before = self.rows.get(entry.gate, g.GateRow(entry.gate))
-        if before.closed_until > now:
-            return g.GateAnswer("closed", now, before.closed_until)
-        if before.is_free and before == before.with_limits(entry.limits):
-            return g.GateAnswer("", now, now)
-        self._sweep(entry.gate, now)
+        if (told := g.glance(before, entry.limits, now)) is not None:
+            return told
+        if self._sweep(entry.gate, now):
+            before = g.left(before, now)
         row, answer, turn = g.decide(before.with_limits(entry.limits), self._seen(entry), now)
         self.rows[entry.gate] = row
         self.turns.pop((entry.gate, entry.entry), None)
@@ -44,13 +43,23 @@ class MemoryGates:
             self.turns[entry.gate, entry.entry] = _Turn(entry.job_id, entry.token, at, answer.counted)
         return answer
 
-    def _sweep(self, gate: str, now: int) -> None:
+    def leave(self, gate: str, entry: str, now: int | None) -> None:
+        """See ``Store.leave_gate``; *now*: the spacing counts from then."""
+        self.turns.pop((gate, entry), None)
+        if now is not None and gate in self.rows:
+            self.rows[gate] = g.left(self.rows[gate], now)
+
+    def _sweep(self, gate: str, now: int) -> bool:
+        """Drop slots whose lease is gone, and turns that nobody took; whether there were such slots."""
+        found = False
         for key, turn in list(self.turns.items()):
             if key[0] != gate:
                 continue
             gone = not self._stands(turn.job_id, turn.token) if turn.holds else turn.at < now - g.FORGET_TURNS
             if gone:
+                found = found or turn.holds
                 del self.turns[key]
+        return found
 
     def _seen(self, entry: g.GateEntry) -> g.Seen:
         mine = {name: turn for (gate, name), turn in self.turns.items() if gate == entry.gate}

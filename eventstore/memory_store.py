@@ -223,10 +223,15 @@ class MemoryStore(MemoryReads):
         failpoint("gate.after_commit")
         return answer
 
-    def leave_gate(self, gate: str, entry: str) -> None:
+    def gate_rows(self, names: Sequence[str]) -> dict[str, GateRow]:
         """See ``Store``."""
         with self._lock:
-            self.tables.gates.turns.pop((gate, entry), None)
+            return {name: self.tables.gates.rows[name] for name in names if name in self.tables.gates.rows}
+
+    def leave_gate(self, gate: str, entry: str, *, spaced: bool = False) -> None:
+        """See ``Store``."""
+        with self._lock:
+            self.tables.gates.leave(gate, entry, self.now() if spaced else None)
 
     def close_gate(self, gate: str, until: int, *, by: str, reason: str) -> int:
         """See ``Store``."""

@@ -48,6 +48,8 @@ def arguments(batch: Sequence[Append], generation: int, seen: Seen, *, wait: boo
             hot.append((stream, append.expected, *moved, fence.token.grant, fence.renew))
         else:
             _add_rest(rest, append)
+        if append.delivery is not None:
+            rest.setdefault("delivery", []).append(append.delivery._asdict())
     hot.sort(key=itemgetter(0))  # rows are locked in id order by everyone
     extra = orjson.dumps(rest).decode() if rest else None
     return (

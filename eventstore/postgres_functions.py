@@ -154,6 +154,12 @@ BEGIN
       INSERT INTO gates AS g SELECT r.* FROM jsonb_populate_recordset(null::gates, p_rest->'gate') r
       {gate};
     END IF;
+    IF p_rest ? 'delivery' THEN
+      UPDATE webhook_deliveries d SET state = x.state, code = x.code, settled_at = x.settled_at,
+        body = CASE WHEN x.state = 'sent' THEN NULL ELSE d.body END
+      FROM jsonb_to_recordset(p_rest->'delivery') x(seq bigint, state text, code text, settled_at bigint)
+      WHERE d.seq = x.seq;
+    END IF;
     IF p_rest ? 'tracking' THEN
       INSERT INTO tracking AS t SELECT r.* FROM jsonb_populate_recordset(null::tracking, p_rest->'tracking') r
       ON CONFLICT (application_name) DO UPDATE SET notification_id = excluded.notification_id

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
-    from .gates import GateAnswer, GateEntry, GateState
+    from .gates import GateAnswer, GateEntry, GateRow, GateState
     from .statements import Compiled
     from .store import ClaimQuery, RowChange, Seen
 
@@ -244,9 +244,13 @@ class SqlStore(SqlReads):
         """See ``Store``."""
         return self.gate_tables.enter(entry)
 
-    def leave_gate(self, gate: str, entry: str) -> None:
+    def gate_rows(self, names: Sequence[str]) -> dict[str, GateRow]:
         """See ``Store``."""
-        self.gate_tables.leave(gate, entry)
+        return self.gate_tables.rows(names)
+
+    def leave_gate(self, gate: str, entry: str, *, spaced: bool = False) -> None:
+        """See ``Store``."""
+        self.gate_tables.leave(gate, entry, spaced=spaced)
 
     def close_gate(self, gate: str, until: int, *, by: str, reason: str) -> int:
         """See ``Store``."""

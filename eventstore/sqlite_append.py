@@ -9,6 +9,7 @@ from .append import Append
 from .failpoint import failpoint
 from .sqlite_claim import UNBLOCK
 from .store import NOT_CONSECUTIVE, ConflictError, Seen, check_generation, check_seen
+from .webhooks import SETTLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +42,8 @@ class SqliteAppends:
         self._write_units(cursor, batch)
         failpoint("append.units_inserted")
         self._write_rows(cursor, batch, generation % 2)
+        if delivered := [append.delivery._asdict() for append in batch if append.delivery is not None]:
+            cursor.executemany(SETTLE, delivered)
         failpoint("append.rows_written")
         failpoint("append.locked")
         rows: list[Any] = []

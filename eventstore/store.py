@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ..domain.lease import Token
     from .append import Append, Stored
-    from .gates import GateAnswer, GateEntry, GateState
+    from .gates import GateAnswer, GateEntry, GateRow, GateState
     from .views import Views
 
 JobRow = dict[str, Any]
@@ -316,8 +316,11 @@ class Store(Protocol):
     def enter_gate(self, entry: GateEntry) -> GateAnswer:
         """Let a request pass the gate now and take its slot, or keep the turn at which it may (see ``gates.decide``)."""
 
-    def leave_gate(self, gate: str, entry: str) -> None:
-        """Give back the slot of an entry, or its turn."""
+    def gate_rows(self, names: Sequence[str]) -> dict[str, GateRow]:
+        """The rows of those gates that were ever used or set."""
+
+    def leave_gate(self, gate: str, entry: str, *, spaced: bool = False) -> None:
+        """Give back the slot of an entry, or its turn; *spaced*: the gate's spacing counts from now."""
 
     def close_gate(self, gate: str, until: int, *, by: str, reason: str) -> int:
         """Close a gate until then at least, for seven days at most; returns until when it is closed."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import sqlalchemy as sa
 
 from ..domain.errors import StoreError
+from .placed import placed
 from .schema import webhook_deliveries as records
 from .schema import webhook_destinations as destinations
 from .sql_store import SqlStore
@@ -26,6 +27,13 @@ if TYPE_CHECKING:
 PENDING: Final = "pending"
 SENT: Final = "sent"
 REFUSED: Final = "refused"
+CANCELLED: Final = "cancelled"  #: its destination was removed before it was sent
+#: As part of the append whose events are the receipts (``Append.delivery``); what was sent sheds its body (SEC-11).
+SETTLE: Final = (
+    "UPDATE webhook_deliveries SET state = :state, code = :code, settled_at = :settled_at, "
+    f"body = CASE WHEN :state = '{SENT}' THEN NULL ELSE body END WHERE seq = :seq"
+)
+_PRUNED_AT_ONCE: Final = 1000
 
 
 class Destination(NamedTuple):
@@ -40,6 +48,11 @@ class Destination(NamedTuple):
     revision: int  #: of its URL
     courier: int  #: how many couriers it has had
     idle: bool  #: the last one found nothing left
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether it only stands for the couriers that it has had."""
+        return not self.url
 
 
 class Record(NamedTuple):
@@ -57,6 +70,13 @@ class Record(NamedTuple):
 
 _DESTINATION: Final = [destinations.c[name] for name in Destination._fields]
 _RECORD: Final = [records.c[name] for name in Record._fields]
+_NEXT: Final = (
+    f"SELECT {', '.join(f'd.{name}' for name in Destination._fields)}, "
+    f"{', '.join(f'r.{name}' for name in Record._fields)} "
+    "FROM webhook_destinations d LEFT JOIN webhook_deliveries r ON r.seq = ("
+    f"SELECT min(p.seq) FROM webhook_deliveries p WHERE p.tenant = d.tenant AND p.destination = d.name "
+    f"AND p.state = '{PENDING}') WHERE (d.tenant, d.name) IN (VALUES {{marks}})"
+)
 
 
 def _of(store: Store) -> SqlStore:
@@ -84,15 +104,10 @@ def _for(tenant: str, name: str) -> Any:
 def all_of(connection: sa.Connection, tenant: str | None = None) -> list[Destination]:
     """The destinations of a tenant, or all."""
     statement = sa.select(*_DESTINATION).order_by(destinations.c.tenant, destinations.c.name)
+    statement = statement.where(destinations.c.url != "")
     if tenant is not None:
         statement = statement.where(destinations.c.tenant == tenant)
     return [_destination(row) for row in connection.execute(statement)]
-
-
-def find(connection: sa.Connection, tenant: str, name: str) -> Destination | None:
-    """One of them."""
-    row = connection.execute(sa.select(*_DESTINATION).where(_named(tenant, name))).first()
-    return None if row is None else _destination(row)
 
 
 def locked(connection: sa.Connection, tenant: str, names: Sequence[str] | None = None) -> list[Destination]:
@@ -109,6 +124,11 @@ def locked(connection: sa.Connection, tenant: str, names: Sequence[str] | None =
     return [_destination(row) for row in connection.execute(statement)]
 
 
+def present(connection: sa.Connection, tenant: str, names: Sequence[str] | None = None) -> list[Destination]:
+    """As ``locked``, without those that were removed."""
+    return [one for one in locked(connection, tenant, names) if not one.is_removed]
+
+
 def put(connection: sa.Connection, tenant: str, name: str, url: str, secrets: Sequence[str], by: str, at: int) -> None:
     """Add a destination or edit it; a new URL is a new revision."""
     old = next(iter(locked(connection, tenant, [name])), None)
@@ -118,13 +138,30 @@ def put(connection: sa.Connection, tenant: str, name: str, url: str, secrets: Se
         connection.execute(sa.insert(destinations).values(**new, **said))
     else:
         said["revision"] = old.revision + (url != old.url)
+        if old.is_removed:
+            said |= {"enabled": 1, "reason": ""}
         connection.execute(sa.update(destinations).where(_named(tenant, name)).values(**said))
 
 
 def enable(connection: sa.Connection, tenant: str, name: str, *, enabled: bool, reason: str, by: str, at: int) -> bool:
     """Enable or disable one; False if there is none."""
     said = {"enabled": int(enabled), "reason": reason, "changed_by": by, "changed_at": at}
-    return bool(connection.execute(sa.update(destinations).where(_named(tenant, name)).values(**said)).rowcount)
+    where = sa.and_(_named(tenant, name), destinations.c.url != "")
+    return bool(connection.execute(sa.update(destinations).where(where).values(**said)).rowcount)
+
+
+def remove(connection: sa.Connection, tenant: str, name: str, by: str, at: int) -> int | None:
+    """Take one away: nothing more is sent to it (RTY-14).  Returns how many records that ended, None if there is none.
+
+    The row stays, for the numbers of couriers and revisions go on if the name is set again.
+    """
+    if not present(connection, tenant, [name]):
+        return None
+    gone = {"url": "", "secrets": "[]", "enabled": 0, "reason": "removed", "changed_by": by, "changed_at": at}
+    connection.execute(sa.update(destinations).where(_named(tenant, name)).values(**gone))
+    left = sa.and_(_for(tenant, name), records.c.state.in_([PENDING, REFUSED]))
+    said = {"state": CANCELLED, "code": "destination-gone", "body": None, "settled_at": at}
+    return int(connection.execute(sa.update(records).where(left).values(**said)).rowcount)
 
 
 def hire(connection: sa.Connection, destination: Destination) -> int:
@@ -162,14 +199,6 @@ def add(
     return {row["destination"] for row in new}
 
 
-def settle(connection: sa.Connection, record: Record, state: str, code: str, at: int) -> None:
-    """What became of a record; an accepted one sheds its body (SEC-11)."""
-    said: dict[str, Any] = {"state": state, "code": code, "settled_at": at}
-    if state == SENT:
-        said["body"] = None
-    connection.execute(sa.update(records).where(records.c.seq == record.seq).values(said))
-
-
 def again(connection: sa.Connection, tenant: str, name: str, revision: int, record_id: str = "") -> int:
     """Make what was refused, or frozen for an older URL, pending for the present one; returns how many there were."""
     where = [_for(tenant, name), records.c.body.is_not(None)]
@@ -180,17 +209,30 @@ def again(connection: sa.Connection, tenant: str, name: str, revision: int, reco
     return int(connection.execute(sa.update(records).where(*where).values(said)).rowcount)
 
 
-def first_pending(connection: sa.Connection, tenant: str, name: str) -> Record | None:
-    """The oldest record that is still to be sent."""
+def next_of(store: Store, couriers: Sequence[tuple[str, str]]) -> list[tuple[Destination | None, Record | None]]:
+    """For each (tenant, destination) the destination as it is now and its oldest record to be sent; all in one query."""
+    mine = _of(store)
+    names = list(dict.fromkeys(couriers))
+    marks = ", ".join(["(?, ?)"] * len(names))
+    sql = _NEXT.format(marks=marks)
+    found: dict[tuple[str, str], tuple[Destination, Record | None]] = {}
+    for row in mine.sql_rows(placed(sql, mine.dialect), tuple(one for pair in names for one in pair)):
+        destination, record = row[: len(_DESTINATION)], row[len(_DESTINATION) :]
+        made = _destination(Destination(*destination))
+        found[made.tenant, made.name] = (made, None if record[0] is None else Record(*record))
+    return [found.get(pair, (None, None)) for pair in couriers]
+
+
+def is_pending(connection: sa.Connection, tenant: str, name: str) -> bool:
+    """Whether anything is still to be sent."""
     where = sa.and_(_for(tenant, name), records.c.state == PENDING)
-    row = connection.execute(sa.select(*_RECORD).where(where).order_by(records.c.seq).limit(1)).first()
-    return None if row is None else Record(*row)
+    return connection.execute(sa.select(records.c.seq).where(where).limit(1)).first() is not None
 
 
 def rest(connection: sa.Connection, tenant: str, name: str) -> bool:
     """Let the courier go if nothing is pending; False if something is.  Nobody can add a record in between."""
     locked(connection, tenant, [name])
-    if first_pending(connection, tenant, name) is not None:
+    if is_pending(connection, tenant, name):
         return False
     connection.execute(sa.update(destinations).where(_named(tenant, name)).values(idle=1))
     return True
@@ -207,6 +249,21 @@ def newest(connection: sa.Connection, tenant: str, name: str, limit: int) -> lis
     """The newest records of a destination."""
     statement = sa.select(*_RECORD).where(_for(tenant, name)).order_by(records.c.seq.desc()).limit(limit)
     return [Record(*row) for row in connection.execute(statement)]
+
+
+def prune(connection: sa.Connection, before: int, after: int, tenant: str | None = None) -> tuple[int, int | None]:
+    """Forget some records that were settled *before*, behind the record *after*; returns how many, and where to go on.
+
+    Whoever announces such an event once more sends it once more; what was refused can't be replayed any more.
+    """
+    where = [records.c.seq > after, records.c.state != PENDING, records.c.settled_at < before]
+    if tenant is not None:
+        where.append(records.c.tenant == tenant)
+    chosen = sa.select(records.c.seq).where(*where).order_by(records.c.seq).limit(_PRUNED_AT_ONCE)
+    found = list(connection.scalars(chosen))
+    if found:
+        connection.execute(sa.delete(records).where(records.c.seq.in_(found)))
+    return len(found), found[-1] if len(found) == _PRUNED_AT_ONCE else None
 
 
 def reading(store: Store) -> AbstractContextManager[sa.Connection]:

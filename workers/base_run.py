@@ -35,6 +35,11 @@ class BaseRun:
         return self._book.held.job.tenant
 
     @property
+    def owner(self) -> str:
+        """Whose job it is."""
+        return self._book.held.job.owner
+
+    @property
     def log(self) -> JobLog:
         """The log that the job is in: to hand jobs in, never to command this one."""
         return self._book.log

@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
     from datetime import datetime
 
-    from ..eventstore.gates import GateLimits
+    from ..eventstore.append import Delivery
     from .commands.held import Held
     from .commands.log import JobLog
     from .outbound.clients import Clients
+    from .provider import Provider
     from .redo import Redo
 
 STEPS_LIMIT: Final = 10_000
@@ -69,7 +70,7 @@ class Book:
         held: Held,
         control: Control,
         *,
-        gates: Mapping[str, GateLimits] = MappingProxyType({}),
+        gates: Mapping[str, Provider] = MappingProxyType({}),
         clients: Clients | None = None,
         units_per_commit: int = 1,
         redo: Redo | None = None,
@@ -117,11 +118,17 @@ class Book:
             failpoint("unit.attempted")
 
     def done(
-        self, units: list[tuple[str, Any]], mark: tuple[str, Any] | None = None, *, at_once: bool = False
+        self,
+        units: list[tuple[str, Any]],
+        mark: tuple[str, Any] | None = None,
+        *,
+        at_once: bool = False,
+        delivery: Delivery | None = None,
     ) -> Generator[Any, Any, None]:
         """Record finished units and where their verb goes on: evidence and checkpoint in one commit.
 
-        Where the operation declares ``units_per_commit`` they may wait for others; never with *at_once*.
+        Where the operation declares ``units_per_commit`` they may wait for others; never with *at_once*, nor with a
+        *delivery*, the record of a webhook that is settled in the same commit.
         """
         if not self._pending:
             self._pending_since = self.log.clock.monotonic()
@@ -129,8 +136,8 @@ class Book:
         if mark is not None:
             self.marks = {**self.marks, mark[0]: mark[1]}
         self.unit = ""
-        if at_once or self._is_commit_due():
-            yield from self.flush()
+        if at_once or delivery is not None or self._is_commit_due():
+            yield from self.flush(delivery)
 
     def _is_commit_due(self) -> bool:
         if self._alone:
@@ -139,12 +146,13 @@ class Book:
         waited = self.log.clock.monotonic() - self._pending_since
         return len(self._pending) >= self._units_per_commit or waited >= LONGEST_WAIT
 
-    def flush(self) -> Generator[Any, Any, None]:
-        """Record what is pending."""
+    def flush(self, delivery: Delivery | None = None) -> Generator[Any, Any, None]:
+        """Record what is pending, with *delivery*."""
         while self._pending:
             units = list(self._pending)  # they stay until they are recorded: the marks stand behind them already
             try:
-                yield from self.held.completing_units(units, {"cursor": self.marks, "tallies": dict(self.tallies)})
+                checkpoint = {"cursor": self.marks, "tallies": dict(self.tallies)}
+                yield from self.held.completing_units(units, checkpoint, delivery=delivery)
             except UnitDoneError:
                 # They are in the log already, under an answer we never got: the checkpoint is what the log says.
                 stored = yield partial(self.log.store.unit_states, self.held.job_id, [unit for unit, _ in units])

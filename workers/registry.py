@@ -15,6 +15,7 @@ from ..domain.retry import RetryPolicy
 from ..domain.spec import JobSpec
 from ..eventstore.gates import GateLimits
 from .errors import ArgumentError, UnknownKindError
+from .provider import Provider, checked_form
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from .commands.answers import Submitted
     from .commands.log import JobLog
+    from .outbound.retry_after import ResetForm
     from .run import Run, SyncRun
 
 A = TypeVar("A")
@@ -158,10 +160,22 @@ class Jobs:
 
     def __init__(self) -> None:
         self._operations: dict[str, Operation[Any, Any]] = {}
-        self.gates: dict[str, GateLimits] = {}
+        self.gates: dict[str, Provider] = {}
 
-    def gate(self, provider: str, *, slots: int | None = None, spacing: float = 0.0) -> str:
+    def gate(
+        self,
+        provider: str,
+        *,
+        slots: int | None = None,
+        spacing: float = 0.0,
+        one_by_one: bool = False,
+        reset_form: ResetForm = "",
+    ) -> str:
         """Declare a provider's gate: requests at once, and seconds between them, over all jobs and processes.
+
+        *one_by_one*: the spacing counts from the end of a request to the begin of the next, so that no two arrive closer
+        whatever the way there costs.  *reset_form*: how the provider writes its reset header, where that is known; any
+        other form is then ignored.
 
         Returns the name, for ``job(…, gate=…)`` and ``run.gate(…)``.  Each tenant, and each credential, passes a gate
         of its own with these limits; what an operator sets stands above them.
@@ -171,7 +185,10 @@ class Jobs:
             raise InvalidFieldError("provider", f"{provider!r} has a slash", "a credential is named behind it later")
         if provider in self.gates:
             raise InvalidFieldError("provider", f"{provider!r} is declared already", "declare each gate once")
-        self.gates[provider] = gate_limits(slots, spacing)
+        if one_by_one and slots not in {None, 1}:
+            raise InvalidFieldError("slots", f"{slots!r} requests at once, one by one", "leave one of the two out")
+        limits = gate_limits(1 if one_by_one else slots, spacing)
+        self.gates[provider] = Provider(limits, one_by_one, checked_form(reset_form))
         return provider
 
     def job(self, kind: str, **options: Unpack[OperationOptions]) -> _Decorator:

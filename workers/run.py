@@ -16,7 +16,7 @@ from ..eventstore.failpoint import failpoint
 from . import batch, children, items, marks
 from .base_run import BaseRun
 from .commands import drive
-from .gate import Gate, SyncGate
+from .gate import Credentials, Gate, SyncGate
 from .run_batches import Batch, SyncBatch
 from .run_parts import Child, Item, SyncChild, SyncItem
 
@@ -122,8 +122,8 @@ class Run(BaseRun):
         made = await self._drive(children.spawning(self._book, operation, args, key, options))
         return Child(made, self._drive)
 
-    def gate(self, provider: str, *, credential: str = "", hosts: tuple[str, ...] = ()) -> Gate:
-        """The gate of *provider* (and *credential*, a reference that is sent to *hosts* only).
+    def gate(self, provider: str, *, credential: Credentials = "", hosts: tuple[str, ...] = ()) -> Gate:
+        """The gate of *provider* (and *credential*, a reference that is sent to *hosts* only; of several the first there is).
 
         ``async with run.gate("crm") as turn``: one request of your own client, when its turn has come, with its slot;
         ``await turn.answered(status, headers)`` tells the gate what the provider said.  ``await run.gate("crm").request(…)``:
@@ -195,7 +195,7 @@ class SyncRun(BaseRun):
         """As ``Run.spawn``."""
         return SyncChild(self._drive(children.spawning(self._book, operation, args, key, options)), self._drive)
 
-    def gate(self, provider: str, *, credential: str = "", hosts: tuple[str, ...] = ()) -> SyncGate:
+    def gate(self, provider: str, *, credential: Credentials = "", hosts: tuple[str, ...] = ()) -> SyncGate:
         """As ``Run.gate``."""
         return SyncGate(self._book, provider, credential, hosts)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ...domain.job import Job
     from ...domain.lease import Token
-    from ...eventstore.append import EventRow
+    from ...eventstore.append import Delivery, EventRow
     from .log import JobLog
 
 RELOADS: Final = 3  #: after a refusal by version, while the token is still the newest
@@ -239,9 +239,17 @@ class Held:
         return drive.run(command, self._log.writer)
 
     def completing_units(
-        self, units: Sequence[Unit], checkpoint: dict[str, Any], *, uncommitted: bool = False
+        self,
+        units: Sequence[Unit],
+        checkpoint: dict[str, Any],
+        *,
+        uncommitted: bool = False,
+        delivery: Delivery | None = None,
     ) -> Generator[Any, Any, int]:
-        """``complete_units`` as a command to be driven; *uncommitted*: inside a transaction that is still open."""
+        """``complete_units`` as a command to be driven; *uncommitted*: inside a transaction that is still open.
+
+        *delivery*: of a webhook, settled in the same commit.
+        """
         keys = _checked_keys(units)
         storable.payload(checkpoint.get("cursor"), "cursor")
         if checkpoint.get("tallies") is not None:
@@ -251,6 +259,7 @@ class Held:
             job.complete_units(self.token, units, now=now, **checkpoint)
 
         def finish(append: Append) -> None:
+            append.delivery = delivery
             append.units = tuple(zip(keys, count(), strict=False))
             for key, event in zip(keys, append.events, strict=False):  # their events come first
                 if len(event.state) > storable.EVIDENCE_LIMIT:

@@ -1,5 +1,6 @@
 """``mail.send``: one letter, each recipient a unit of its own with its own result.
 
+It passes the gate ``mail``, which operators bound with ``joblog gates limit``; so an attempt is in the log before its request.
 At least once: between the server's acceptance and our receipt a crash sends it again, under the same Message-ID.  The
 letter itself is not in the log: a table of its own has it until every recipient's server has accepted it.
 """
@@ -15,10 +16,10 @@ from uuid import uuid5
 import msgspec
 
 from ...domain.spec import JobSpec
-from ..errors import Fatal, NeedsOperator
+from ..errors import Fatal, NeedsOperator, RetryLater
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from uuid import UUID
 
     import sqlalchemy as sa
@@ -30,8 +31,12 @@ if TYPE_CHECKING:
     from ..registry import Jobs
     from ..run import Run
 
+    Directory = Callable[[str], str | None]
+
 KIND: Final = "mail.send"
+PROVIDER: Final = "mail"  #: of the gate
 _ACCEPTED: Final = "accepted"
+_CANCELLED: Final = "cancelled"
 
 
 class MailSend(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -78,28 +83,37 @@ def _spec(log: JobLog, letter: Letter, key: str, tenant: str, options: dict[str,
     key = key or log.ids.next()
     job_id = JobSpec(KIND, {}, key=key, tenant=tenant).job_id
     args = {"letter": str(uuid5(job_id, digest)), "digest": digest, "recipients": len(letter.to)}
-    return JobSpec(KIND, args, key=key, tenant=tenant, **options)
+    return JobSpec(KIND, args, key=key, tenant=tenant, **{"gate": PROVIDER, **options})
 
 
 # -- sending ---------------------------------------------------------------------------------------------------------
 
 
-async def mail_send(run: Run, args: MailSend, settings: Mapping[str, str]) -> dict[str, int]:
+async def mail_send(
+    run: Run, args: MailSend, settings: Mapping[str, str], directory: Directory | None = None
+) -> dict[str, int]:
     """Send to each recipient; one that is refused for good is passed over with its code."""
     async for item in run.items("recipients", range(args.recipients)):
-        sending: Any = partial(_send, run, args, item.value, settings)
+        sending: Any = partial(_send, run, args, item.value, settings, directory)
         await item.once("sent", sending)
-    accepted = run.total(_ACCEPTED)
-    if not accepted:
+    accepted, cancelled = run.total(_ACCEPTED), run.total(_CANCELLED)
+    if not accepted + cancelled:
         raise Fatal("all-refused", "no recipient's server took it")
-    if accepted == args.recipients:
+    if accepted + cancelled == args.recipients:
         from ...eventstore.letters import remove
 
         await _in_thread(partial(remove, run.store, args.letter))
-    return {"accepted": accepted, "refused": args.recipients - accepted}
+    made = {_ACCEPTED: accepted, "refused": args.recipients - accepted - cancelled}
+    return {**made, _CANCELLED: cancelled} if cancelled else made
 
 
-async def _send(run: Run, args: MailSend, index: int, settings: Mapping[str, str]) -> dict[str, Any]:
+async def _send(
+    run: Run,
+    args: MailSend,
+    index: int,
+    settings: Mapping[str, str],
+    directory: Directory | None,
+) -> dict[str, Any]:
     """One recipient; the evidence says no address and nothing that the server said."""
     from ...eventstore.clock import moment
     from ...eventstore.letters import find
@@ -115,20 +129,49 @@ async def _send(run: Run, args: MailSend, index: int, settings: Mapping[str, str
     if letter.digest != args.digest:
         raise Fatal("letter-changed", "it is not what was handed in")
     sender = server.sender_of(letter.sender)
-    message = letter.rendered(args.letter, sender, moment(row.created_at))
-    code = await deliver(server, Secrets(settings, run.store), sender, letter.to[index], message)
+    async with run.gate(PROVIDER):  # its wait is over before the recipient is looked up: what counts is now
+        recipient = await _address(letter.to[index], directory)
+        if recipient is None:
+            run.tally(_CANCELLED)
+            return {"code": "recipient-gone"}
+        message = letter.rendered(args.letter, sender, moment(row.created_at), recipient)
+        code = await deliver(server, Secrets(settings, run.store), sender, recipient, message)
     run.tally(_ACCEPTED)
     return {"code": code, "message_id": args.letter}
+
+
+async def _address(recipient: str, directory: Directory | None) -> str | None:
+    """Where it goes now; None if nothing may be sent to them any more (RTY-14).
+
+    Raises:
+        RetryLater: there is no address now. NeedsOperator: nobody knows names here.
+    """
+    from ..outbound.letter import NAMED, check_address, is_named
+
+    if not is_named(recipient):
+        return recipient
+    if directory is None:
+        raise NeedsOperator("mail-not-set-up", "recipients are named, and no directory is given to mail_send.register")
+    address: str | None = await _in_thread(partial(directory, recipient.removeprefix(NAMED)))
+    if address == "":
+        raise RetryLater("recipient-unavailable", "no address, or the account is disabled")
+    if address is not None:
+        check_address(address, "to")
+    return address
 
 
 async def _in_thread(function: Any) -> Any:
     return await asyncio.get_running_loop().run_in_executor(None, function)
 
 
-def register(jobs: Jobs, environ: Mapping[str, str] = os.environ) -> None:
-    """Add ``mail.send``; *environ* has the operator's ``JOBLOG_SMTP_*``."""
+def register(jobs: Jobs, environ: Mapping[str, str] = os.environ, directory: Directory | None = None) -> None:
+    """Add ``mail.send``; *environ* has the operator's ``JOBLOG_SMTP_*``.
+
+    *directory* gives the address of ``user:NAME`` as it is now: "" while there is none or the account is disabled, which
+    is tried again; None once the recipient is deleted or may not have it, and then nothing is sent.  Called in a thread.
+    """
 
     async def operation(run: Run, args: MailSend) -> dict[str, int]:
-        return await mail_send(run, args, environ)
+        return await mail_send(run, args, environ, directory)
 
-    jobs.job(KIND, on_unit_failure="skip", skip_limit=100)(operation)
+    jobs.job(KIND, gate=PROVIDER, on_unit_failure="skip", skip_limit=100)(operation)

@@ -9,6 +9,7 @@ under the same ``webhook-id``; behind the receipt never again.
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID, uuid5
 
@@ -19,6 +20,7 @@ from ...domain.errors import InvalidFieldError, TooLargeError
 from ...domain.retry import RetryPolicy
 from ...domain.spec import JobSpec
 from ...domain.status import ENDED
+from ...eventstore.clock import micros
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 ANNOUNCE: Final = "webhook.announce"
 DELIVER: Final = "webhook.deliver"
+PRUNE: Final = "webhook.prune"
 PROVIDER: Final = "webhook"  #: of the gate; each destination is a credential of it
 _NAME_LIMIT: Final = 100  #: of a destination, which is part of keys
 BODY_LIMIT: Final = 20 * 1024  #: bytes, as the specification advises
@@ -53,6 +56,12 @@ class Deliver(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What ``webhook.deliver`` takes; made by ``announce``."""
 
     destination: str
+
+
+class Prune(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What ``webhook.prune`` takes."""
+
+    days: int = 90
 
 
 # -- destinations ----------------------------------------------------------------------------------------------------
@@ -101,6 +110,41 @@ def enable_destination(
         raise InvalidFieldError("destination", f"{name!r} is not known", "see `joblog webhooks`")
 
 
+def remove_destination(log: JobLog, name: str, *, tenant: str = "default", by: str = "joblog") -> int:
+    """Take a destination away: what was still to be sent to it is cancelled, unsent.  Returns how many records that were.
+
+    Raises:
+        InvalidFieldError: no such destination.
+    """
+    from ...eventstore import webhooks as table
+
+    with log.store.atomic() as transaction:
+        cancelled = table.remove(transaction.connection, tenant, name, by, log.store.now())
+    if cancelled is None:
+        raise InvalidFieldError("destination", f"{name!r} is not known", "see `joblog webhooks`")
+    return cancelled
+
+
+def prune(log: JobLog, older_than: timedelta, *, tenant: str | None = None) -> int:
+    """Forget the receipts that are older; returns how many.  An event whose receipt is gone would be sent again.
+
+    Raises:
+        InvalidFieldError: less than a day.
+    """
+    from ...eventstore import webhooks as table
+
+    if older_than < timedelta(days=1):
+        raise InvalidFieldError("older_than", "less than a day", "receipts keep an event from being sent again")
+    before, after, pruned = micros(log.now() - older_than), 0, 0
+    while True:
+        with log.store.atomic() as transaction:
+            count, further = table.prune(transaction.connection, before, after, tenant)
+        pruned += count
+        if further is None:
+            return pruned
+        after = further
+
+
 # -- announcing ------------------------------------------------------------------------------------------------------
 
 
@@ -138,7 +182,7 @@ def announce_in(
         raise TooLargeError(
             "data", f"{len(body):,} bytes", f"at most {BODY_LIMIT:,} are sent; name what can be fetched"
         )
-    found = table.locked(connection, tenant, sorted(set(destinations)) or None)
+    found = table.present(connection, tenant, sorted(set(destinations)) or None)
     if unknown := sorted(set(destinations) - {one.name for one in found}):
         raise InvalidFieldError("destinations", f"{unknown[0]!r} is not known", "see `joblog webhooks`")
     to = [one for one in found if one.enabled]
@@ -189,7 +233,7 @@ def replay(log: JobLog, name: str, *, tenant: str = "default", record_id: str = 
     from ...eventstore import webhooks as table
 
     with log.store.atomic() as transaction:
-        found = table.locked(transaction.connection, tenant, [name])
+        found = table.present(transaction.connection, tenant, [name])
         if not found:
             raise InvalidFieldError("destination", f"{name!r} is not known", "see `joblog webhooks`")
         replayed = table.again(transaction.connection, tenant, name, found[0].revision, record_id)
@@ -218,7 +262,17 @@ async def webhook_deliver(run: Run, args: Deliver) -> dict[str, int]:
     return await deliver(run, args.destination)
 
 
+async def webhook_prune(run: Run, args: Prune) -> int:
+    """Forget the tenant's receipts that are older; returns how many."""
+
+    def once() -> int:
+        return prune(run.log, timedelta(days=args.days), tenant=run.tenant)
+
+    return await run.step("prune", lambda: asyncio.to_thread(once))
+
+
 def register(jobs: Jobs) -> None:
-    """Add both."""
+    """Add them."""
     jobs.job(ANNOUNCE)(webhook_announce)
     jobs.job(DELIVER, retry=RETRY)(webhook_deliver)
+    jobs.job(PRUNE)(webhook_prune)

@@ -1,13 +1,15 @@
-"""The one client of a worker, made on its event loop when the first request needs it."""
+"""What the requests of a worker share on its event loop: one client, made when the first needs it, and looks at the store."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from ..gathered import Gathered
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from ..commands.log import JobLog
     from .client import OutboundClient
@@ -21,6 +23,7 @@ class Clients:
         self._log, self._environ = log, os.environ if environ is None else environ
         self._actor = actor
         self._made: OutboundClient | None = None
+        self._gathered: dict[str, Gathered[Any, Any]] = {}
         self.loop = asyncio.get_running_loop()
 
     def client(self) -> OutboundClient:
@@ -30,6 +33,12 @@ class Clients:
 
             self._made = client_for(self._log, self._environ, actor=self._actor)
         return self._made
+
+    def gathered(self, name: str, answer: Callable[[Sequence[Any]], Sequence[Any]]) -> Gathered[Any, Any]:
+        """Questions of all jobs that are answered together; *answer* of the first that asks for *name*."""
+        if (found := self._gathered.get(name)) is None:
+            found = self._gathered[name] = Gathered(answer)
+        return found
 
     def credential(self, reference: str, hosts: tuple[str, ...], *, tenant: str) -> Credential:
         """The credential behind *reference*, for these hosts only."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from ...domain import storable
 from ...domain.errors import InvalidFieldError, TooLargeError
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 RECIPIENTS_LIMIT: Final = 100
 SIZE_LIMIT: Final = 15 * 1024 * 1024
+NAMED: Final = "user:"
 _SUBJECT_LIMIT: Final = 998  # RFC 5322: a line
 # Dot-atoms only: quoted local parts and address literals are where parsers disagree.
 _ADDRESS: Final = re.compile(
@@ -31,7 +33,10 @@ _POLICY: Final = SMTP.clone(cte_type="7bit")
 
 
 class Letter(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """*sender* may be left to the operator's setting."""
+    """*sender* may be left to the operator's setting.
+
+    *to*: addresses, or ``user:NAME`` of somebody whose address the application's directory tells right before each send.
+    """
 
     to: tuple[str, ...]
     subject: str
@@ -51,7 +56,10 @@ class Letter(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         if len(set(self.to)) != len(self.to):
             raise InvalidFieldError("to", "a recipient twice", "name each once")
         for index, address in enumerate(self.to):
-            check_address(address, f"to[{index}]")
+            if is_named(address):
+                storable.name(address, f"to[{index}]")
+            else:
+                check_address(address, f"to[{index}]")
         for name in ("sender", "reply_to"):
             if address := getattr(self, name):
                 check_address(address, name)
@@ -73,10 +81,14 @@ class Letter(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         """Of the content."""
         return hashlib.sha256(self.content).hexdigest()
 
-    def rendered(self, letter_id: str, sender: str, at: datetime) -> bytes:
-        """The message for the wire; the same letter gives the same bytes and the same Message-ID."""
+    def rendered(self, letter_id: str, sender: str, at: datetime, recipient: str = "") -> bytes:
+        """The message for the wire; the same letter gives the same bytes and the same Message-ID.
+
+        Where somebody is named, each gets it by *recipient* alone: addresses of others may change meanwhile.
+        """
+        to = recipient if any(map(is_named, self.to)) else ", ".join(self.to)
         message = EmailMessage(_POLICY)
-        message["From"], message["To"], message["Subject"] = sender, ", ".join(self.to), self.subject
+        message["From"], message["To"], message["Subject"] = sender, to, self.subject
         if self.reply_to:
             message["Reply-To"] = self.reply_to
         message["Date"] = format_datetime(at)
@@ -87,6 +99,11 @@ class Letter(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
             message.add_alternative(self.html, subtype="html")
             _same_boundary(message, letter_id)
         return message.as_bytes()
+
+
+def is_named(recipient: str) -> bool:
+    """Whether a directory tells the address."""
+    return recipient.startswith(NAMED) and "@" not in recipient and len(recipient) > len(NAMED)
 
 
 def check_address(address: str, field: str) -> None:

@@ -656,6 +656,12 @@ BEGIN
       INSERT INTO gates AS g SELECT r.* FROM jsonb_populate_recordset(null::gates, p_rest->'gate') r
       ON CONFLICT (gate) DO UPDATE SET slots = CASE WHEN excluded.pinned = 0 THEN g.slots ELSE excluded.slots END, spacing = CASE WHEN excluded.pinned = 0 THEN g.spacing ELSE excluded.spacing END, pinned = CASE WHEN excluded.pinned = 0 THEN g.pinned ELSE excluded.pinned END, closed_until = CASE WHEN excluded.closed_at = 0 OR (excluded.closed_until > 0 AND excluded.closed_until <= g.closed_until) THEN g.closed_until ELSE excluded.closed_until END, closed_by = CASE WHEN excluded.closed_at = 0 OR (excluded.closed_until > 0 AND excluded.closed_until <= g.closed_until) THEN g.closed_by ELSE excluded.closed_by END, closed_reason = CASE WHEN excluded.closed_at = 0 OR (excluded.closed_until > 0 AND excluded.closed_until <= g.closed_until) THEN g.closed_reason ELSE excluded.closed_reason END, closed_at = CASE WHEN excluded.closed_at = 0 OR (excluded.closed_until > 0 AND excluded.closed_until <= g.closed_until) THEN g.closed_at ELSE excluded.closed_at END;
     END IF;
+    IF p_rest ? 'delivery' THEN
+      UPDATE webhook_deliveries d SET state = x.state, code = x.code, settled_at = x.settled_at,
+        body = CASE WHEN x.state = 'sent' THEN NULL ELSE d.body END
+      FROM jsonb_to_recordset(p_rest->'delivery') x(seq bigint, state text, code text, settled_at bigint)
+      WHERE d.seq = x.seq;
+    END IF;
     IF p_rest ? 'tracking' THEN
       INSERT INTO tracking AS t SELECT r.* FROM jsonb_populate_recordset(null::tracking, p_rest->'tracking') r
       ON CONFLICT (application_name) DO UPDATE SET notification_id = excluded.notification_id
@@ -930,6 +936,12 @@ BEGIN
     IF p_rest ? 'gate' THEN
       INSERT INTO gates AS g SELECT r.* FROM jsonb_populate_recordset(null::gates, p_rest->'gate') r
       ON CONFLICT (gate) DO UPDATE SET slots = CASE WHEN excluded.pinned = 0 THEN g.slots ELSE excluded.slots END, spacing = CASE WHEN excluded.pinned = 0 THEN g.spacing ELSE excluded.spacing END, pinned = CASE WHEN excluded.pinned = 0 THEN g.pinned ELSE excluded.pinned END, closed_until = CASE WHEN excluded.closed_at = 0 OR (excluded.closed_until > 0 AND excluded.closed_until <= g.closed_until) THEN g.closed_until ELSE excluded.closed_until END, closed_by = CASE WHEN excluded.closed_at = 0 OR (excluded.closed_until > 0 AND excluded.closed_until <= g.closed_until) THEN g.closed_by ELSE excluded.closed_by END, closed_reason = CASE WHEN excluded.closed_at = 0 OR (excluded.closed_until > 0 AND excluded.closed_until <= g.closed_until) THEN g.closed_reason ELSE excluded.closed_reason END, closed_at = CASE WHEN excluded.closed_at = 0 OR (excluded.closed_until > 0 AND excluded.closed_until <= g.closed_until) THEN g.closed_at ELSE excluded.closed_at END;
+    END IF;
+    IF p_rest ? 'delivery' THEN
+      UPDATE webhook_deliveries d SET state = x.state, code = x.code, settled_at = x.settled_at,
+        body = CASE WHEN x.state = 'sent' THEN NULL ELSE d.body END
+      FROM jsonb_to_recordset(p_rest->'delivery') x(seq bigint, state text, code text, settled_at bigint)
+      WHERE d.seq = x.seq;
     END IF;
     IF p_rest ? 'tracking' THEN
       INSERT INTO tracking AS t SELECT r.* FROM jsonb_populate_recordset(null::tracking, p_rest->'tracking') r

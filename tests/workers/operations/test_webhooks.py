@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from joblog.domain.errors import InvalidFieldError, TooLargeError
+from joblog.domain.errors import InvalidFieldError, LeaseLostError, TooLargeError
 from joblog.domain.job import Actor, Job
 from joblog.domain.status import ENDED, Status
 from joblog.eventstore import failpoint
 from joblog.eventstore import webhooks as table
-from joblog.workers.commands import claiming
+from joblog.eventstore.append import Delivery
+from joblog.workers.commands import claiming, drive
 from joblog.workers.commands.log import JobLog
 from joblog.workers.executor import Execution
 from joblog.workers.operations import builtin, webhooks
@@ -26,6 +28,7 @@ from tests.workers.operations.receiver import SECRETS, Receiver
 
 ADA = Actor("ada")
 ONE = ("env:HOOK_SECRET_1",)
+DAY = 86_400
 MARKER = "only-in-the-body"
 
 
@@ -380,3 +383,102 @@ def test_a_secret_that_is_none_is_refused_without_repeating_it(secret: str) -> N
     with pytest.raises(InvalidFieldError) as refusal:
         key_of(secret)
     assert len(secret) < len("whsec_A") or secret not in str(refusal.value)
+
+
+# -- the receipt and its record are one commit -----------------------------------------------------------------------
+
+
+def test_a_receipt_that_is_refused_settles_nothing(site: Site) -> None:
+    site.add("a")
+    site.announce("e1")
+    site.log.drain_outbox()
+    [record] = site.records("a")
+    [held] = claiming.claim(site.log, "w", queues=["default"], limit=10)
+    delivery = Delivery(record.seq, "sent", "http-200", 1)
+    site.backend.clock.move(3600)  # the lease is over
+
+    with pytest.raises(LeaseLostError):
+        drive.run(held.completing_units([("records:0", {})], {}, delivery=delivery), site.log.writer)
+
+    assert site.states("a") == ["pending"]
+    assert site.records("a")[0].body is not None
+
+
+# -- destinations that are taken away, and receipts that are old -----------------------------------------------------
+
+
+def test_rty_14_a_removed_destination_gets_nothing_and_its_courier_ends(site: Site) -> None:
+    site.add("a")
+    site.receiver.answers["a"] = [(503, {})]
+    site.announce("e1")
+    site.announce("e2")
+    site.work()
+    assert site.courier("a").status is Status.WAITING
+
+    assert webhooks.remove_destination(site.log, "a") == 2
+    site.backend.clock.move(3600)
+    site.work()
+
+    assert len(site.receiver.got) == 1
+    assert [(one.state, one.code, one.body) for one in site.records("a")] == [
+        ("cancelled", "destination-gone", None)
+    ] * 2
+    assert (site.courier("a").status, site.courier("a").result) == (Status.COMPLETED, {"sent": 0, "refused": 0})
+    with pytest.raises(InvalidFieldError):
+        site.announce("e3", destinations=("a",))
+    with pytest.raises(InvalidFieldError):
+        webhooks.enable_destination(site.log, "a", enabled=True)
+    with pytest.raises(InvalidFieldError):
+        webhooks.remove_destination(site.log, "a")
+
+
+def test_a_removed_destination_that_is_set_again_begins_anew(site: Site) -> None:
+    site.add("a")
+    site.announce("e1")
+    site.work()
+    webhooks.remove_destination(site.log, "a")
+    site.add("a")
+    site.announce("e2")
+    site.work()
+
+    assert site.states("a") == ["sent", "sent"]
+    assert len(site.couriers("a")) == 2
+
+
+def test_old_receipts_are_forgotten_and_what_is_pending_is_kept(site: Site) -> None:
+    site.add("a")
+    site.receiver.answers["a"] = [(200, {}), (400, {}), (503, {})]
+    for event in ("e1", "e2", "e3"):
+        site.announce(event)
+    site.work()
+    site.backend.clock.move(2 * DAY)
+    assert webhooks.prune(site.log, timedelta(days=3)) == 0
+
+    assert webhooks.prune(site.log, timedelta(days=1), tenant="acme") == 0
+    assert webhooks.prune(site.log, timedelta(days=1)) == 2
+    assert site.states("a") == ["pending"]
+    assert site.announce("e1") == 1  # nothing is known of it any more
+    with pytest.raises(InvalidFieldError):
+        webhooks.prune(site.log, timedelta(hours=23))
+
+
+def test_webhook_prune_is_a_job_too(site: Site) -> None:
+    site.add("a")
+    site.announce("e1")
+    site.work()
+    site.backend.clock.move(2 * DAY)
+    job_id = site.log.submit(site.jobs.spec(webhooks.PRUNE, {"days": 1}, key="k")).job_id
+    site.work()
+
+    assert (site.log.job(job_id).result, site.records("a")) == (1, [])
+
+
+def test_a_bad_secret_of_one_destination_holds_no_other_up(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOOK_SECRET_1", "none")
+    site.add("a")
+    site.add("b", secrets=("env:HOOK_SECRET_2",))
+    site.announce("e1")
+    site.work()
+
+    assert (site.courier("a").status, site.courier("a").reason) == (Status.FAILED, "invalid-field")
+    assert site.states("b") == ["sent"]
