@@ -1,8 +1,7 @@
-"""Figures of gates and webhooks on this machine.
+"""Figures of gates on this machine; those of webhooks are in outbound.py.
 
 .venv/bin/python bench/gates.py crowd --jobs 100000      # a closed gate with so many jobs behind it
 .venv/bin/python bench/gates.py turns                    # requests let through a gate with slots and spacing
-.venv/bin/python bench/gates.py deliveries --events 50   # to 100 destinations, at a receiver in a process of its own
 .venv/bin/python bench/gates.py all --ledger             # each with its default size, a line each in docs/evidence.jsonl
 """
 
@@ -28,29 +27,6 @@ for folder in (ROOT / "src", ROOT):
 
 LEDGER = ROOT / "docs" / "evidence.jsonl"
 KINDS = ("sqlite", "postgresql")
-RECEIVER = """
-import asyncio, sys
-from aiohttp import web
-count = 0
-async def got(request):
-    global count
-    await request.read()
-    count += 1
-    return web.Response()
-async def counted(request):
-    return web.Response(text=str(count))
-async def main():
-    app = web.Application()
-    app.router.add_post("/{tail:.*}", got)
-    app.router.add_get("/", counted)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    print(site._server.sockets[0].getsockname()[1], flush=True)
-    await asyncio.Event().wait()
-asyncio.run(main())
-"""
 
 
 @contextmanager
@@ -122,60 +98,13 @@ def turns(kind, size):
         return {"limited_per_second": round(limited), "free_per_second": round(free)}
 
 
-def deliveries(kind, events):
-    from joblog import JobLog
-    from joblog.workers.operations import builtin, webhooks
-    from joblog.workers.worker import Worker, WorkerSettings
-
-    destinations = 100
-    receiver = subprocess.Popen([sys.executable, "-c", RECEIVER], stdout=subprocess.PIPE, text=True)
-    try:
-        port = int(receiver.stdout.readline())
-        os.environ["JOBLOG_OUTBOUND_ALLOW"] = f"127.0.0.1 127.0.0.1 {port}"
-        os.environ["BENCH_HOOK"] = "whsec_" + base64.b64encode(b"k" * 32).decode()
-        with database(kind) as url, JobLog.open(url) as log:
-            for n in range(destinations):
-                webhooks.set_destination(log, f"d{n}", f"http://127.0.0.1:{port}/d{n}", ["env:BENCH_HOOK"])
-            began = time.perf_counter()
-            for n in range(events):
-                webhooks.announce(log, f"e{n}", "bench", {"n": n})
-            announced = time.perf_counter() - began
-            worker = Worker(log, builtin(), WorkerSettings(slots=destinations, poll_seconds=0.5))
-            thread = threading.Thread(target=worker.run)
-            began, before = time.perf_counter(), os.times()
-            thread.start()
-            from joblog.eventstore import webhooks as table
-
-            while True:
-                with table.reading(log.store) as connection:
-                    counts = table.counts(connection)
-                sent = sum(count for (_, _, state), count in counts.items() if state == "sent")
-                if sent == destinations * events:
-                    break
-                time.sleep(0.1)
-            seconds, after = time.perf_counter() - began, os.times()
-            worker.stop()
-            thread.join()
-        total = destinations * events
-        cpu = after.user + after.system - before.user - before.system
-        return {
-            "deliveries": total,
-            "per_second": round(total / seconds),
-            "cpu_ms_a_delivery": round(cpu / total * 1000, 2),
-            "announced_per_second": round(total / announced),
-        }
-    finally:
-        receiver.kill()
-        receiver.wait()
-
-
-PARTS = {"crowd": (crowd, 100_000), "turns": (turns, 2_000), "deliveries": (deliveries, 50)}
+PARTS = {"crowd": (crowd, 100_000), "turns": (turns, 2_000)}
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("part", choices=[*PARTS, "all"])
-    parser.add_argument("--jobs", "--events", "--size", dest="size", type=int)
+    parser.add_argument("--jobs", "--size", dest="size", type=int)
     parser.add_argument("--kind", choices=KINDS)
     parser.add_argument("--ledger", action="store_true")
     given = parser.parse_args()

@@ -124,10 +124,11 @@ class CrashReport:
 
 
 class Lab:
-    """A log in memory with its clock and one imaginary worker."""
+    """A log in memory with its clock and one imaginary worker; *jobs*: where the gates of its operations are declared."""
 
-    def __init__(self) -> None:
+    def __init__(self, jobs: Jobs | None = None) -> None:
         self.clock = ManualClock()
+        self._gates = {} if jobs is None else jobs.gates
         self._start()
 
     def _start(self) -> None:
@@ -180,6 +181,7 @@ class Lab:
         """Run a claimed job to its next boundary."""
         jobs = Jobs()
         jobs.add(operation)
+        jobs.gates |= self._gates
         with ThreadPoolExecutor(1) as threads:
             execution = Execution(self.log, held, jobs, threads, threads)
             asyncio.run(execution.run())

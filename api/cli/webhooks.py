@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ..text import clean, counted
+from .instants import parse_span
 from .output import answer, say
 from .session import open_log, user
 from .settings import shared_options
@@ -25,7 +26,7 @@ _SHOWN: Final = 25
 @shared_options()
 @click.pass_context
 def webhooks_command(ctx: click.Context) -> None:
-    """List, set, disable and replay the destinations of webhooks."""
+    """List, set, disable, remove and replay the destinations of webhooks; forget old receipts."""
     if ctx.invoked_subcommand is None:
         _list()
 
@@ -113,6 +114,31 @@ def _enable(destination: str, tenant: str, *, enabled: bool, reason: str = "") -
         webhooks.enable_destination(log, destination, enabled=enabled, reason=reason, tenant=tenant, by=user())
     document = {"tenant": tenant, "destination": destination, "enabled": enabled}
     answer(document, f"destination {clean(destination)} is {'enabled' if enabled else 'disabled'}")
+
+
+@webhooks_command.command(name="remove")
+@_controls
+def remove_command(*, destination: str, tenant: str) -> None:
+    """Take a destination away; what was still to be sent to it is cancelled, unsent."""
+    from ...workers.operations import webhooks
+
+    with open_log() as log:
+        found = webhooks.remove_destination(log, destination, tenant=tenant, by=user())
+    document = {"tenant": tenant, "destination": destination, "cancelled": found}
+    answer(document, f"destination {clean(destination)} is removed, {counted(found, 'record')} cancelled")
+
+
+@webhooks_command.command(name="prune")
+@shared_options()
+@click.option("--older-than", "span", required=True, metavar="SPAN", help="Such as 90d; a day at least.")
+@click.option("--tenant", default=None, help="Of this one alone.")
+def prune_command(*, span: str, tenant: str | None) -> None:
+    """Forget old receipts: an event whose receipt is gone would be sent again, what was refused is not replayed."""
+    from ...workers.operations import webhooks
+
+    with open_log() as log:
+        found = webhooks.prune(log, parse_span(span, "older-than"), tenant=tenant)
+    answer({"pruned": found}, f"{counted(found, 'record')} forgotten")
 
 
 @webhooks_command.command(name="replay")

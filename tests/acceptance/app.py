@@ -232,6 +232,25 @@ def ask(run: SyncRun, args: dict[str, Any]) -> int:
     return run.step("request", request)
 
 
+ASKED_STRICTLY = jobs.gate("asked-strictly", spacing=0.06, one_by_one=True)
+
+
+@jobs.job("ask-strictly", gate=ASKED_STRICTLY)
+def ask_strictly(run: SyncRun, args: dict[str, Any]) -> int:
+    """As ``ask``, at a gate that lets no two requests arrive closer than its spacing."""
+
+    def request() -> int:
+        with run.gate(ASKED_STRICTLY) as turn:
+            connection = http.client.HTTPConnection("127.0.0.1", args["port"], timeout=30)
+            try:
+                connection.request("POST", "/", headers={"X-Turn": turn.at.isoformat()})
+                return connection.getresponse().status
+            finally:
+                connection.close()
+
+    return run.step("request", request)
+
+
 if armed := os.environ.get("JOBLOG_TEST_ARMED"):  # a worker that is started by its own command
     from tests.acceptance.run_worker import arm
 

@@ -31,7 +31,8 @@ class Provider(ThreadingHTTPServer):
         self.guard = threading.Lock()
         self.under_way = self.most = 0
         self.seen: list[tuple[datetime, datetime]] = []  #: when it came, when it was let go
-        self.held = threading.Event()
+        self.ends: list[datetime] = []
+        self.held, self.seconds = threading.Event(), HELD
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -43,9 +44,10 @@ class Handler(BaseHTTPRequestHandler):
             self.server.seen.append((datetime.now(UTC), at))
             self.server.under_way += 1
             self.server.most = max(self.server.most, self.server.under_way)
-        self.server.held.wait(HELD)
+        self.server.held.wait(self.server.seconds)
         with self.server.guard:
             self.server.under_way -= 1
+            self.server.ends.append(datetime.now(UTC))
         self.send_response(200)
         self.send_header("Content-Length", "0")
         self.end_headers()
@@ -81,3 +83,20 @@ def test_twenty_jobs_in_three_processes_never_exceed_slots_nor_spacing(site: Sit
     assert all(arrived >= at for arrived, at in provider.seen)
     arrivals = sorted(arrived for arrived, _ in provider.seen)
     assert all(arrived >= turns[0] + n * SPACING for n, arrived in enumerate(arrivals))
+
+
+def test_one_by_one_no_two_requests_arrive_closer_than_the_spacing(site: Site, provider: Provider) -> None:
+    """Whatever way a request has to go, and however long its process was kept from sending it."""
+    provider.seconds, spacing = 0.01, timedelta(seconds=0.06)
+    args = {"port": provider.server_address[1]}
+    ids = [site.log.submit(jobs.spec("ask-strictly", args, key=f"{n}")).job_id for n in range(JOBS)]
+    with ExitStack() as stack:
+        for _ in range(3):
+            stack.enter_context(workers.working(site.url))
+        workers.until(lambda: all(row["status"] == "completed" for row in site.log.store.jobs(ids).values()))
+
+    assert len(provider.seen) == JOBS
+    assert provider.most == 1
+    arrivals = sorted(arrived for arrived, _ in provider.seen)
+    assert min(later - end for end, later in zip(sorted(provider.ends), arrivals[1:], strict=False)) >= spacing
+    assert min(later - earlier for earlier, later in pairwise(arrivals)) >= spacing

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 
-from joblog.eventstore.gates import LONGEST_CLOSURE, GateAnswer, GateEntry, GateLimits, GateRow
+from joblog.eventstore.gates import LONGEST_CLOSURE, GateAnswer, GateEntry, GateLimits, GateRow, glance
 from joblog.eventstore.store import Store
 from joblog.workers.commands.held import Held
 from joblog.workers.commands.log import JobLog
@@ -305,3 +305,41 @@ def test_a_job_that_met_a_closed_gate_waits_behind_it_from_then_on(backend: Back
     assert log.store.head() == head
     backend.clock.move(60)
     assert ids(claim(log)) == [held.job_id]
+
+
+def test_gat_02_one_by_one_the_spacing_counts_from_the_end(backend: Backend, log: JobLog, store: Store) -> None:
+    held = claimed(log)
+    first, second = (entry_of(held, GateLimits(slots=1, spacing=SECOND)) for _ in range(2))
+    assert store.enter_gate(first).is_let_go
+    backend.clock.move(5)
+    assert store.enter_gate(second).why == "full"
+    store.leave_gate("crm", first.entry, spaced=True)
+
+    assert store.enter_gate(second).why == "turn"
+    backend.clock.move(0.999)
+    assert store.enter_gate(second).why == "turn"
+    backend.clock.move(0.001)
+    assert store.enter_gate(second).is_let_go
+
+
+def test_the_spacing_counts_from_when_a_holder_was_found_dead(backend: Backend, log: JobLog, store: Store) -> None:
+    """Its request may have left at any time until then."""
+    limits = GateLimits(slots=1, spacing=SECOND)
+    assert store.enter_gate(entry_of(claimed(log), limits)).is_let_go
+    backend.clock.move(2 * LEASE)
+    second = entry_of(claimed(log), limits)
+
+    assert store.enter_gate(second).why == "turn"
+    backend.clock.move(1)
+    assert store.enter_gate(second).is_let_go
+
+
+def test_a_look_at_many_gates_tells_those_that_are_there(log: JobLog, store: Store) -> None:
+    store.close_gate("shut", store.now() + 60_000_000, by="a", reason="")
+    store.set_gate("bounded", 1, 0)
+
+    rows = store.gate_rows(["shut", "bounded", "never used"])
+
+    assert rows.keys() == {"shut", "bounded"}
+    answers = [glance(rows.get(name, GateRow(name)), None, store.now()) for name in ("shut", "bounded", "never used")]
+    assert [answer and answer.why for answer in answers] == ["closed", None, ""]

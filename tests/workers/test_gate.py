@@ -17,6 +17,7 @@ from joblog.domain.retry import RetryPolicy
 from joblog.domain.status import Status
 from joblog.eventstore.memory_store import MemoryStore
 from joblog.workers.errors import RetryLater
+from joblog.workers.outbound.retry_after import ResetForm
 from joblog.workers.registry import Jobs, Operation
 from joblog.workers.run import Run, SyncRun
 from joblog.workers.testing import Lab
@@ -356,6 +357,8 @@ REFUSED: dict[str, Callable[[Jobs], Any]] = {
     "twice": lambda jobs: (jobs.gate("crm"), jobs.gate("crm")),
     "no count": lambda jobs: jobs.gate("crm", slots=-1),
     "no span": lambda jobs: jobs.gate("crm", spacing=float("nan")),
+    "several, one by one": lambda jobs: jobs.gate("crm", slots=2, one_by_one=True),
+    "no form": lambda jobs: jobs.gate("crm", reset_form="guess"),  # type: ignore[arg-type]
     "merged twice": lambda jobs: (jobs.gate("crm"), jobs.merged(_with_crm())),
 }
 
@@ -370,3 +373,75 @@ def _with_crm() -> Jobs:
 def test_a_gate_that_can_not_be_meant_is_refused(case: str) -> None:
     with pytest.raises(InvalidFieldError):
         REFUSED[case](Jobs())
+
+
+# -- what is declared of a provider --------------------------------------------------------------------------------
+
+
+def told(reset_form: ResetForm, reset: str) -> float:
+    """How long a job waits that was told so by a provider of this form."""
+    jobs = Jobs()
+    crm = jobs.gate("crm", reset_form=reset_form)
+    lab = Lab(jobs)
+
+    @jobs.job("ask", retry=RetryPolicy(first_seconds=1, ceiling_seconds=1, jitter=0))
+    async def ask(run: Run, args: dict[str, Any]) -> None:
+        async with run.gate(crm) as turn:
+            await turn.answered(429, {"X-RateLimit-Reset": reset})
+
+    job_id = ask.submit(lab.log, {}).job_id
+    began = lab.clock.now()
+    for held in lab.log.claim("lab"):
+        lab.execute(ask, held)
+    return (lab.log.job(job_id).due_at - began).total_seconds()
+
+
+@pytest.mark.parametrize("declared", ["", "delta", "epoch", "epoch-ms", "rfc3339"])
+@pytest.mark.parametrize("sent", ["delta", "epoch", "epoch-ms", "rfc3339"])
+def test_raf_07_a_provider_declares_how_its_reset_header_is_read(declared: ResetForm, sent: str) -> None:
+    now = Lab().clock.now()
+    at = now + timedelta(seconds=60)
+    forms = {
+        "delta": "60",
+        "epoch": f"{at.timestamp():.0f}",
+        "epoch-ms": f"{at.timestamp() * 1000:.0f}",
+        "rfc3339": f"{at:%Y-%m-%dT%H:%M:%SZ}",
+    }
+
+    assert told(declared, forms[sent]) == (60 if declared in ("", sent) else 1)
+
+
+@BOTH
+def test_one_by_one_the_spacing_counts_from_the_end_of_a_request(*, is_async: bool) -> None:
+    """GAT-02: whatever the way to the provider costs, no two arrive closer."""
+    jobs = Jobs()
+    crm = jobs.gate("crm", spacing=5.0, one_by_one=True)
+    lab = Lab(jobs)
+    begun: list[datetime] = []
+    ended: list[datetime] = []
+
+    def slow() -> None:
+        begun.append(lab.clock.now())
+        lab.clock.advance(2)
+        ended.append(lab.clock.now())
+
+    if is_async:
+
+        @jobs.job("ask", gate=crm)
+        async def ask(run: Run, args: dict[str, Any]) -> None:
+            async with run.gate(crm):
+                slow()
+
+    else:
+
+        @jobs.job("ask", gate=crm)
+        def ask_in_a_thread(run: SyncRun, args: dict[str, Any]) -> None:
+            with run.gate(crm):
+                slow()
+
+    operation = jobs.get("ask")
+    ids = [operation.submit(lab.log, {}, key=f"{n}").job_id for n in range(3)]
+    for job_id in ids:
+        assert lab.finish(operation, job_id).status is Status.COMPLETED
+
+    assert [later - earlier for earlier, later in zip(ended, begun[1:], strict=False)] == [timedelta(seconds=5)] * 2

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -12,9 +15,14 @@ import pytest
 from joblog.domain.retry import RetryPolicy
 from joblog.domain.status import Status
 from joblog.eventstore.gates import GateAnswer, GateEntry
+from joblog.workers.commands.log import JobLog
+from joblog.workers.executor import Execution
+from joblog.workers.outbound.sealing import new_key
+from joblog.workers.outbound.secrets import Secrets
 from joblog.workers.registry import Jobs, Operation
 from joblog.workers.run import Run, SyncRun
 from joblog.workers.testing import Lab
+from tests.conformance.builders import armed
 
 
 class Server(ThreadingHTTPServer):
@@ -166,3 +174,73 @@ def test_a_missing_credential_pauses_the_job_and_nothing_is_sent(server: Server,
 
     assert (job.status, job.reason, server.seen) == (Status.PAUSED, "credential-missing", [])
     assert "NO_SUCH_TOKEN" in job.reason_text
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_sec_05_after_a_restart_the_owners_saved_credential_is_used_or_the_job_pauses(
+    server: Server, sqlite_url: str, monkeypatch: pytest.MonkeyPatch, *, saved: bool
+) -> None:
+    monkeypatch.setenv("JOBLOG_SECRET_KEY", new_key())
+    monkeypatch.setenv("SESSION_TOKEN", "of-the-session-0001")
+    jobs = Jobs()
+
+    @jobs.job("ask")
+    async def ask(run: Run, args: dict[str, Any]) -> list[int]:
+        gate = run.gate("crm", credential=("env:SESSION_TOKEN", f"cred:crm/{run.owner}"), hosts=("127.0.0.1",))
+
+        async def request() -> int:
+            return (await gate.request("GET", server.url)).status
+
+        return [await run.step(name, request) for name in ("first", "second")]
+
+    with JobLog.open(sqlite_url) as log:
+        if saved:
+            Secrets(os.environ, log.store).keep("crm/ada", "of-ada-and-kept-0001")
+        job_id = ask.submit(log, {}, owner="ada").job_id
+        with armed("unit.recorded", stopping := Stopping()):
+            executed(log, jobs, stopping)
+        monkeypatch.delenv("SESSION_TOKEN")  # the next worker is started without it
+        executed(log, jobs, Stopping(never=True))
+        job = log.job(job_id)
+        gates = [state.row.gate for state in log.store.gates()]
+
+    sent = [headers["Authorization"] for _, _, headers in server.seen]
+    if saved:
+        assert (job.status, job.result) == (Status.COMPLETED, [200, 200])
+        assert sent == ["Bearer of-the-session-0001", "Bearer of-ada-and-kept-0001"]
+    else:
+        assert (job.status, job.reason, job.done) == (Status.PAUSED, "credential-missing", 1)
+        assert "cred:crm/ada" in job.reason_text
+        assert sent == ["Bearer of-the-session-0001"]
+    assert gates == []  # it has no limits: nothing is written
+
+
+class Stopping:
+    """Asks the running job to stop at its next boundary."""
+
+    def __init__(self, *, never: bool = False) -> None:
+        self._never = never
+        self.execution: Execution | None = None
+
+    def __call__(self) -> None:
+        if self.execution is not None and not self._never:
+            self.execution.control.ask("shutdown")
+
+
+def executed(log: JobLog, jobs: Jobs, stopping: Stopping) -> None:
+    """One claim of each job that is due."""
+    for held in log.claim("w"):
+        with ThreadPoolExecutor(2) as pool:
+            stopping.execution = Execution(log, held, jobs, pool, pool)
+            asyncio.run(stopping.execution.run())
+
+
+def test_several_credentials_that_are_sent_nowhere_are_refused() -> None:
+    lab = Lab()
+    jobs = Jobs()
+
+    @jobs.job("ask")
+    async def ask(run: Run, args: dict[str, Any]) -> None:
+        run.gate("crm", credential=("env:A", "env:B"))
+
+    assert lab.run(ask, {}).reason == "invalid-field"

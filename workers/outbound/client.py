@@ -43,7 +43,7 @@ __all__ = ("OutboundClient", "Response")
 logger = logging.getLogger(__name__)
 
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-_OK: Final = range(200, 300)
+_OK: Final = frozenset(range(200, 300))
 
 
 class OutboundClient:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import aiohttp
@@ -35,6 +36,7 @@ _FAILED_LIMIT: Final = 10_000
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _SEE_OTHER: Final = 303
 _MOVED: Final = frozenset({301, 302})
+_SENT_ONCE: Final = frozenset({"POST", "PATCH"})  #: also by aiohttp, without being kept from it
 _STATUSES: Final = range(200, 600)  # 1xx is no answer
 
 
@@ -96,69 +98,68 @@ class Exchange:
         Raises:
             TimeoutError: not whole by then.
         """
-        async with asyncio.timeout(None) as timer:
-            for hop in range(self._limits.redirects + 1):
-                async with around() as turn:
-                    answer = await self._timed(request, turn, timer, may_follow=hop < self._limits.redirects)
-                if isinstance(answer, Response):
-                    return answer
-                request = answer
+        for hop in range(self._limits.redirects + 1):
+            async with around() as turn:
+                answer = await self._timed(request, turn, may_follow=hop < self._limits.redirects)
+            if isinstance(answer, Response):
+                return answer
+            request = answer
         raise AssertionError  # pragma: no cover - the last hop may not follow
 
-    async def _timed(
-        self, request: Request, turn: Any, timer: asyncio.Timeout, *, may_follow: bool
-    ) -> Response | Request:
+    async def _timed(self, request: Request, turn: Any, *, may_follow: bool) -> Response | Request:
         """One hop under the deadline, which is over when the turn is given back: what was answered stands then."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         self._deadline = began + self._left
-        timer.reschedule(self._deadline)
         try:
-            return await self._answered(request, turn, may_follow=may_follow)
+            async with asyncio.timeout_at(self._deadline):
+                return await self._answered(request, turn, may_follow=may_follow)
         finally:
             self._left = max(self._left - (loop.time() - began), 0.0)
-            if not timer.expired():
-                timer.reschedule(None)
 
     async def _answered(self, request: Request, turn: Any, *, may_follow: bool) -> Response | Request:
         if self._credential is not None:
             request.secret = await self._credential.headers_for(request.approval.target, self._client.guard)
         try:
-            async with self._sent(request) as response:
-                headers = tuple(
-                    (name.decode("latin-1"), value.decode("latin-1")) for name, value in response.raw_headers
-                )
-                if turn is not None and (answered := getattr(turn, "answered", None)) is not None:
-                    await answered(response.status, headers)
-                if response.status in self._expect:
-                    return Response(response.status, headers, await self._body(response), request.approval.target.url)
-                location = response.headers.get("Location")
-                if may_follow and response.status in _REDIRECTS and location is not None:
-                    return self._next(request, response.status, location)
-                raise await self._verdict(response, headers)
+            return await self._sent(request, turn, may_follow=may_follow)
         except aiohttp.ClientError as error:
             if request.approval.refusal is not None:
                 raise request.approval.refusal from None
             raise _failure(error) from None
 
-    @asynccontextmanager
-    async def _sent(self, request: Request) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The answer's head.  The connection is only used again behind a whole expected answer."""
+    async def _sent(self, request: Request, turn: Any, *, may_follow: bool) -> Response | Request:
+        """The answer.  Its connection is only used again behind a whole expected one."""
         origin, failed = request.approval.target.origin, self._client.failed
+        response: aiohttp.ClientResponse | None = None
         try:
             response = await self._head(request, is_anew=origin in failed)
-            try:
-                yield response
-                if response.status not in self._expect:
-                    failed.add(origin)
-            finally:
-                response.close()  # nothing happens behind a whole answer: its connection is free by then
+            judged = await self._judged(request, response, turn, may_follow=may_follow)
+            if response.status not in self._expect:
+                failed.add(origin)
         except BaseException:
             failed.add(origin)
             raise
+        else:
+            return judged
         finally:
+            if response is not None:
+                response.close()  # nothing happens behind a whole answer: its connection is free by then
             if len(failed) > _FAILED_LIMIT:
                 failed.clear()
+
+    async def _judged(
+        self, request: Request, response: aiohttp.ClientResponse, turn: Any, *, may_follow: bool
+    ) -> Response | Request:
+        """What was expected, or where it sends us on; anything else is raised."""
+        headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in response.raw_headers)
+        if turn is not None and (answered := getattr(turn, "answered", None)) is not None:
+            await answered(response.status, headers)
+        if response.status in self._expect:
+            return Response(response.status, headers, await self._body(response), request.approval.target.url)
+        location = response.headers.get("Location")
+        if may_follow and response.status in _REDIRECTS and location is not None:
+            return self._next(request, response.status, location)
+        raise await self._verdict(response, headers)
 
     async def _head(self, request: Request, *, is_anew: bool) -> aiohttp.ClientResponse:
         client, approval = self._client, request.approval
@@ -168,12 +169,13 @@ class Exchange:
         try:
             response = await client.opened().request(
                 request.method,
-                URL(approval.target.url, encoded=True),
+                _url(approval.target.url),
                 headers=[*request.headers, *request.secret, ("Accept-Encoding", bodies.ACCEPT_ENCODING)],
                 data=request.body,
                 allow_redirects=False,
                 ssl=tls,
-                timeout=aiohttp.ClientTimeout(total=None, connect=self._limits.connect_ms / 1000),
+                timeout=_timeout(self._limits.connect_ms),
+                middlewares=() if request.method in _SENT_ONCE else None,
             )
         finally:
             CURRENT.reset(token)
@@ -229,6 +231,16 @@ class Exchange:
         ):
             pass  # what had come by then is enough
         return bytes(made)
+
+
+@lru_cache(1024)
+def _url(text: str) -> URL:
+    return URL(text, encoded=True)
+
+
+@lru_cache(64)
+def _timeout(connect_ms: int) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=None, connect=connect_ms / 1000)
 
 
 def _encoding(response: aiohttp.ClientResponse) -> str:

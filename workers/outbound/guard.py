@@ -23,6 +23,7 @@ PORTS: Final = frozenset({80, 443, 8080, 8443})
 ANSWERS_LIMIT: Final = 32
 REDIRECTS_LIMIT: Final = 3
 _LAST_PORT: Final = 65_535
+_KEPT: Final = 1024
 _address: Final = lru_cache(1024)(ip_address)
 
 
@@ -82,6 +83,11 @@ class Guard:
     own: frozenset[Address] = frozenset()
     ports: frozenset[int] = PORTS
     _opened: dict[str, Opening] = field(init=False, repr=False, compare=False, hash=False, default_factory=dict)
+    # What was judged to be good by these rules, which never change: looked at once, not for each request.
+    _peers: dict[tuple[Any, ...], bool] = field(init=False, repr=False, compare=False, hash=False, default_factory=dict)
+    _literals: dict[tuple[str, int], frozenset[Address]] = field(
+        init=False, repr=False, compare=False, hash=False, default_factory=dict
+    )
 
     def __post_init__(self) -> None:
         """Find an opening by its host."""
@@ -112,7 +118,12 @@ class Guard:
         if target.port not in self.ports and (opening is None or target.port not in opening.ports):
             raise approval.refuse("port", "port off the list")
         if target.address is not None:
-            self._judge(approval, [target.address])
+            place = (target.host, target.port)
+            if (good := self._literals.get(place)) is not None:
+                approval.addresses = good
+            else:
+                self._literals[place] = self._judge(approval, [target.address])
+                _bound(self._literals)
         elif opening is None and not is_public_name(target.host):
             raise approval.refuse("name", "no name of the public DNS")
         return approval
@@ -181,9 +192,20 @@ class Guard:
         """
         if not peer:
             raise approval.refuse("peer", "the connection does not say where it goes")
+        key = (approval.target.host, approval.target.port, *peer[:2], local[0] if local else "")
+        is_known = approval.target.address is not None or not approval.addresses  # else they were just looked up
+        if is_known and key in self._peers:
+            return
         address = _address(peer[0])
         kind = self._barred(approval.target, address)
         if kind or (approval.addresses and address not in approval.addresses) or peer[1] != approval.target.port:
             raise approval.refuse("peer", f"{address} port {peer[1]} answered{f', {kind}' if kind else ''}")
         if local and _address(local[0]) == address and not self._is_open(approval.target, address):
             raise approval.refuse("peer", f"{address} is an address of this machine")
+        self._peers[key] = True
+        _bound(self._peers)
+
+
+def _bound(kept: dict[Any, Any]) -> None:
+    if len(kept) > _KEPT:
+        kept.clear()

@@ -7,6 +7,7 @@ where the check looked.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urljoin
@@ -85,6 +86,7 @@ class Target(NamedTuple):
         return f"{self.scheme}://{self.authority}{self.path}"
 
 
+@lru_cache(1024)
 def parse_url(url: str) -> Target:
     """Read *url*.
 

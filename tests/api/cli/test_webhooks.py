@@ -79,3 +79,15 @@ def test_what_can_not_be_meant_is_refused(log: JobLog, cli: Cli, args: tuple[str
     assert answer.code == 2
     assert "c2VjcmV0" not in answer.err
     assert cli("webhooks", "--json").document == {"items": []}
+
+
+def test_a_destination_is_removed_and_old_receipts_are_forgotten(log: JobLog, cli: Cli) -> None:
+    cli("webhooks", "set", "shop", URL, "--secret", "env:NEW")
+    settle(log, "e1", "sent")
+    webhooks.announce(log, "e2", "order.paid", {})
+
+    assert cli("webhooks", "remove", "shop").out == "destination shop is removed, 1 record cancelled\n"
+    assert cli("webhooks", "--json").document == {"items": []}
+    assert cli("webhooks", "prune", "--older-than", "90d").out == "1 record forgotten\n"  # settled in 1970
+    assert [one["state"] for one in cli("webhooks", "records", "shop", "--json").document["items"]] == ["cancelled"]
+    assert cli("webhooks", "prune", "--older-than", "1h").code != 0

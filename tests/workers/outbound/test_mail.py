@@ -1,7 +1,8 @@
 """OPS-8 for mail: recipients of their own, one Message-ID, receipts without the letter, nothing lost and nothing in the log."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from email import message_from_bytes
 from typing import Any
 from uuid import UUID
@@ -10,9 +11,12 @@ import pytest
 import sqlalchemy as sa
 
 from joblog import JobLog
-from joblog.domain.errors import InvalidFieldError, KeyConflictError
+from joblog.domain.errors import InputError, InvalidFieldError, KeyConflictError
+from joblog.domain.job import Actor, Job
 from joblog.domain.retry import RetryPolicy
 from joblog.eventstore import letters
+from joblog.eventstore.gates import GateAnswer, GateEntry, GateLimits
+from joblog.workers.commands import gating
 from joblog.workers.operations import mail_send
 from joblog.workers.outbound.letter import Letter
 from joblog.workers.registry import Jobs
@@ -207,3 +211,107 @@ def test_killed_between_the_acceptance_and_the_receipt_it_is_sent_twice_under_on
 def finished(log: JobLog, job_id: UUID, url: str) -> None:
     with workers.working(url):
         until(lambda: log.row(job_id)["status"] == "completed")
+
+
+# -- behind a gate ---------------------------------------------------------------------------------------------------
+
+
+def test_rty_09_an_attempt_is_in_the_log_before_the_mail_leaves(log: JobLog) -> None:
+    async def scene() -> None:
+        job_id = mail_send.submit(log, Letter((ADA,), "s", "t")).job_id
+        async with mail_server() as box:
+            await mailed(log, box, job_id)
+        topics = [event.topic.removeprefix("joblog.job.") for event in log.store.read(job_id)]
+        assert topics.index("unit-attempted") < topics.index("unit-completed")
+        assert log.job(job_id).gate == "mail"
+
+    servers.run(scene())
+
+
+def test_mail_waits_behind_its_gate_and_passes_it_once_for_each_recipient(log: JobLog) -> None:
+    gating.close(log, "mail", Actor("ada", "close-the-gate-of-mail-01"), log.now() + timedelta(hours=1))
+    gating.limit(log, "mail", Actor("ada", "limit-the-gate-of-mail-01"), GateLimits(slots=1))
+
+    async def scene() -> None:
+        job_id = mail_send.submit(log, LETTER).job_id
+        assert log.claim("w") == []  # no worker is bound by it
+        gating.open_(log, "mail", Actor("ada", "open-the-gate-of-mail-001"))
+        entered, enter = [], log.store.enter_gate
+
+        def counted(entry: GateEntry) -> GateAnswer:
+            answer = enter(entry)
+            entered.append(answer.why)
+            return answer
+
+        log.store.enter_gate = counted  # type: ignore[method-assign]
+        async with mail_server() as box:
+            assert await mailed(log, box, job_id) == ["completed"]
+            assert len(box.accepted) == 3
+        assert entered == [""] * 3
+
+    servers.run(scene())
+
+
+# -- recipients by name ----------------------------------------------------------------------------------------------
+
+
+async def mailed_by_name(log: JobLog, box: Mailbox, letter: Letter, directory: Callable[[str], str | None]) -> Job:
+    jobs = Jobs()
+    mail_send.register(jobs, settings(box), directory)
+    job_id = mail_send.submit(log, letter, retry=SOON).job_id
+    await asyncio.to_thread(run_all, log, jobs, {"mail": job_id})
+    return log.job(job_id)
+
+
+@pytest.mark.parametrize("known", ["", None], ids=["no address or disabled", "deleted or revoked"])
+def test_rty_14_without_an_address_it_is_tried_again_and_to_the_deleted_nothing_is_sent(
+    log: JobLog, known: str | None
+) -> None:
+    asked: list[str] = []
+
+    def directory(name: str) -> str | None:
+        asked.append(name)
+        return {"ada": ADA, "bob": known}[name]
+
+    async def scene() -> Job:
+        async with mail_server() as box:
+            job = await mailed_by_name(log, box, Letter(("user:ada", "user:bob"), "s", "t"), directory)
+            assert [recipient for recipient, _ in box.accepted] == [ADA]
+            return job
+
+    job = servers.run(scene())
+    if known is None:
+        assert (job.status, job.result) == ("completed", {"accepted": 1, "refused": 0, "cancelled": 1})
+        assert asked == ["ada", "bob"]
+        assert row_of(log, job.id) is None  # nobody is left who may have it
+    else:
+        assert (job.status, job.reason) == ("paused", "exhausted-provider")
+        assert asked == ["ada", *["bob"] * 3]  # within the limit
+        assert row_of(log, job.id) is not None
+
+
+def test_an_address_that_is_there_by_the_next_attempt_gets_it_alone(log: JobLog) -> None:
+    answers = iter(["", BOB])
+
+    async def scene() -> None:
+        async with mail_server() as box:
+            job = await mailed_by_name(log, box, Letter((ADA, "user:bob"), "s", "t"), lambda _: next(answers))
+            assert (job.status, job.result) == ("completed", {"accepted": 2, "refused": 0})
+            heads = [(recipient, message_from_bytes(data)["To"]) for recipient, data in box.accepted]
+        assert heads == [(ADA, ADA), (BOB, BOB)]
+
+    servers.run(scene())
+
+
+def test_names_without_a_directory_wait_for_an_operator_and_bad_ones_are_refused(log: JobLog) -> None:
+    async def scene() -> None:
+        job_id = mail_send.submit(log, Letter(("user:ada",), "s", "t")).job_id
+        async with mail_server() as box:
+            assert await mailed(log, box, job_id) == ["paused"]
+            assert box.connections == 0
+        assert log.job(job_id).reason == "mail-not-set-up"
+
+    servers.run(scene())
+    for name in ("user:", "user:a\nb", "user:a@b", "team:a"):
+        with pytest.raises(InputError):
+            mail_send.submit(log, Letter((name,), "s", "t"))
