@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from ..domain.lease import Token
     from ..domain.ports import Clock
-    from .gates import GateAnswer, GateEntry, GateState
+    from .gates import GateAnswer, GateEntry, GateRow, GateState
     from .store import AtomicTransaction
 
 
