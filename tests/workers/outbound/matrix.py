@@ -88,6 +88,7 @@ class Peer:
     """A server in a thread of its own that behaves as it is told, until it is told otherwise."""
 
     now: Any
+    good: ClassVar[Any]
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -95,6 +96,11 @@ class Peer:
         self.server: Any = None
 
     def opened(self) -> AbstractAsyncContextManager[Any]:
+        raise NotImplementedError
+
+    @property
+    def asked(self) -> int:
+        """How many requests came."""
         raise NotImplementedError
 
     @contextmanager
@@ -116,7 +122,7 @@ class Peer:
 
 
 class HttpPeer(Peer):
-    good: Any = staticmethod(always(answer(200, b"ok")))
+    good: ClassVar[Any] = staticmethod(always(answer(200, b"ok")))
 
     def opened(self) -> AbstractAsyncContextManager[Any]:
         async def behave(asked: Asked, writer: asyncio.StreamWriter) -> None:

@@ -64,7 +64,7 @@ class Site:
         return self.row.job(self.log, name)
 
     def good(self) -> None:
-        self.row.at.now = self.row.at.good  # type: ignore[attr-defined]
+        self.row.at.now = self.row.at.good
 
     def move_to(self, job: Job) -> None:
         self.backend.clock.move((job.due_at - self.log.now()).total_seconds())
