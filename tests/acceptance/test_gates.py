@@ -93,7 +93,7 @@ def test_one_by_one_no_two_requests_arrive_closer_than_the_spacing(site: Site, p
     with ExitStack() as stack:
         for _ in range(3):
             stack.enter_context(workers.working(site.url))
-        workers.until(lambda: all(row["status"] == "completed" for row in site.log.store.jobs(ids).values()))
+        until(lambda: all(row["status"] == "completed" for row in site.log.store.jobs(ids).values()))
 
     assert len(provider.seen) == JOBS
     assert provider.most == 1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from joblog.eventstore import webhooks as table
 from joblog.workers.operations import webhooks
 from tests.acceptance import workers
