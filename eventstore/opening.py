@@ -46,6 +46,17 @@ def open_store(
         from .memory_store import MemoryStore  # for tests: nobody else loads it
 
         return MemoryStore(clock=clock)
+    store = _store_at(url, clock=clock, lease_seconds=lease_seconds, pooler_safe=pooler_safe)
+    try:
+        store.read_only = read_only
+        _prepare(store, create=create and not read_only)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def _store_at(url: str, *, clock: Clock | None, lease_seconds: float, pooler_safe: bool) -> SqliteStore | PostgresStore:
     try:
         parsed = sa.make_url(url)
     except sa.exc.ArgumentError:  # its text repeats the URL, which may hold a password
@@ -56,20 +67,12 @@ def open_store(
             raise InvalidFieldError(
                 "database", "SQLite in memory is no durable log", "give a path, or memory:// for tests"
             )
-        store: SqliteStore | PostgresStore = SqliteStore(parsed.database, clock=clock)
-    elif backend in ("postgresql", "postgres"):
+        return SqliteStore(parsed.database, clock=clock)
+    if backend in ("postgresql", "postgres"):
         from .postgres_store import PostgresStore  # psycopg is an extra: only who needs it imports it
 
-        store = PostgresStore(parsed, lease_seconds=lease_seconds, pooler_safe=pooler_safe)
-    else:
-        raise InvalidFieldError("database", f"{backend!r} is not supported", "give sqlite:///path or postgresql://…")
-    try:
-        store.read_only = read_only
-        _prepare(store, create=create and not read_only)
-    except BaseException:
-        store.close()
-        raise
-    return store
+        return PostgresStore(parsed, lease_seconds=lease_seconds, pooler_safe=pooler_safe)
+    raise InvalidFieldError("database", f"{backend!r} is not supported", "give sqlite:///path or postgresql://…")
 
 
 def _prepare(store: SqliteStore | PostgresStore, *, create: bool) -> None:
