@@ -1,11 +1,13 @@
-"""What the views cost: folding and projecting, rebuilding, verifying, and a page of the recovery report.
+"""What the views cost: following, rebuilding, verifying, the feed, a page of the report, and a unit's commit beside them.
 
-``python -m bench.views [EVENTS] [sqlite|postgresql …]``: the log is made of lives of ten events, each with one retry, so a
-tenth of the events are rows of the report.  Ratios are to a bare decoding of the same events in the same run.
+``python -m bench.views [EVENTS] [sqlite|postgresql …] [--ledger]``: the log is made of lives of ten events, each with one
+retry, so a tenth of the events are rows of the report.  Rates are by the wall and by this process' CPU seconds, ratios to
+a bare reading and decoding of the same events in the same run: they hold on a machine that does other things besides.
 """
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import statistics
 import sys
@@ -43,7 +45,7 @@ def lives(log, events):
         yield e.UnitCompleted, {"unit": "rows:1", "evidence": evidence, "done": 2}
         yield e.CheckpointAdvanced, {"sequence": 2, "cursor": {"row": 1000}}
         yield e.LeaseReleased, {"cause": "yield", "due_at": at}
-        yield e.Cancelled, {}
+        yield e.Completed, {"outcome": "done"}
 
     position = 0
     for start in range(0, events // 10, JOBS_SIDE_BY_SIDE):
@@ -103,10 +105,48 @@ def both(call):
 def milliseconds(call):
     """Median and worst of some calls."""
     took = [timed(call) * 1000 for _ in range(TIMES)]
-    return f"{statistics.median(took):8.1f} ms, worst {max(took):.1f}"
+    return statistics.median(took), max(took)
+
+
+def feed(log):
+    """All of the log to one named consumer."""
+    from joblog.projections.feed.consumers import Consumer
+
+    consumer = Consumer.open(log.store, "bench")
+    while True:
+        page = consumer.read(limit=1000)
+        consumer.commit()
+        if page.is_last:
+            return
+
+
+def unit_latency(url, *, rounds=7, units=150):
+    """Milliseconds of one job's unit commit, alone and with all views followed in the same process; medians of rounds in turn."""
+    from joblog import JobLog, JobSpec
+    from joblog.workers.following import Following
+
+    took = {False: [], True: []}
+    with JobLog.open(url) as log:
+        log.submit(JobSpec("bench", {}, key="latency", queue="latency"))
+        [held] = log.claim("bench", queues=["latency"], limit=1)
+        done = 0
+        for number in range(2 * rounds + 2):
+            following = Following(log) if number % 2 else None
+            if following is not None:
+                following.start()
+            mine = []
+            for _ in range(units):
+                done += 1
+                mine.append(timed(lambda: held.complete_units([(f"u{done}", 1)], cursor=done)) * 1000)
+            if following is not None:
+                following.stop()
+            if number > 1:  # the first of each only warms up
+                took[following is not None].append(statistics.median(mine))
+    return statistics.median(took[False]), statistics.median(took[True])
 
 
 def measure(kind, events):
+    """All figures of one database, printed as they come, as counts for the ledger."""
     from joblog import JobLog
     from joblog.projections import queries as q
     from joblog.projections.runner import Runner
@@ -114,46 +154,87 @@ def measure(kind, events):
     from joblog.projections.view_verify import verify
     from joblog.projections.views import VIEWS
 
-    with pair(kind) as databases, JobLog.open(databases.ours) as log:
-        fill(log, databases.ours, events)
-        print(f"\n{kind}, {events:,} events{'':21} events/s   per CPU s   wall s")
+    figures = {}
+    with pair(kind) as databases:
+        with JobLog.open(databases.ours) as log:
+            fill(log, databases.ours, events)
+            print(f"\n{kind}, {events:,} events{'':17} events/s   per CPU s   wall s   CPU of bare")
 
-        def line(what, call):
-            wall, cpu = both(call)
-            print(f"  {what:38} {events / wall:10,.0f}  {events / cpu:10,.0f}  {wall:7.1f}", flush=True)
-            return cpu
+            def line(what, call):
+                wall, cpu = both(call)
+                limit = figures.get("bare", {"cpu": cpu})["cpu"]
+                figures[what] = {"wall": round(wall, 1), "cpu": round(cpu, 2), "ratio": round(cpu / limit, 2)}
+                rates = f"{events / wall:10,.0f}  {events / cpu:10,.0f}"
+                print(f"  {what:34} {rates}  {wall:7.1f}  {cpu / limit:8.2f}", flush=True)
 
-        limit = line("bare decoding", lambda: bare(log))
-        six = line("fold and project, six views", Runner(log.store, log.mapper, "bench").run)
-        print(f"  ratio to bare decoding, by CPU: {limit / six:.2f}")
-        for name, view in VIEWS.items():
-            line(f"rebuild {name}", lambda: rebuild(log.store, log.mapper, view, "bench"))
-        for name in ("counters", "recovery"):
-            line(f"verify {name}", lambda: verify(log.store, log.mapper, VIEWS[name]))
-        rows = q.recovery_count(log.store)
-        print(f"  recovery report of {rows:,} rows")
-        job = log.store.log(events // 2, 1)[0].stream_id
-        now = log.now() - timedelta(days=1) + timedelta(milliseconds=events // 2)
-        for what, call in {
-            "page 1, counted": lambda: q.recovery_page(log.store),
-            "page 1, failed": lambda: q.recovery_page(log.store, filter="failed"),
-            "last page, counted before": lambda: q.recovery_page(log.store, page=10**9, total=rows),
-            "search that finds all": lambda: q.recovery_page(log.store, search="RESET by"),
-            "search that finds none": lambda: q.recovery_page(log.store, search="100%_of nothing"),
-            "one job as of a position": lambda: q.job_as_of(log.store, job, events // 2),
-            "50 jobs as of a position": lambda: q.jobs_as_of(log.store, events // 2),
-            "50 jobs as of a time": lambda: q.jobs_as_of(log.store, now),
-            "counters by status": lambda: q.counters(log.store),
-            "failures": lambda: q.failures(log.store),
-            "schedule": lambda: q.schedule(log.store),
-            "lag": lambda: q.lag(log.store),
-        }.items():
-            print(f"    {what:26} {milliseconds(call)}")
+            line("bare", lambda: bare(log))
+            line("six views", Runner(log.store, log.mapper, "bench").run)
+            for name, view in VIEWS.items():
+                line(f"rebuild {name}", lambda: rebuild(log.store, log.mapper, view, "bench"))
+            for name, view in VIEWS.items():
+                line(f"verify {name}", lambda: verify(log.store, log.mapper, view))
+            line("feed", lambda: feed(log))
+            rows = figures["report_rows"] = q.recovery_count(log.store)
+            print(f"  recovery report of {rows:,} rows")
+            job = log.store.log(events // 2, 1)[0].stream_id
+            now = log.now() - timedelta(days=1) + timedelta(milliseconds=events // 2)
+            for what, call in {
+                "page 1, counted": lambda: q.recovery_page(log.store),
+                "page 1, failed": lambda: q.recovery_page(log.store, filter="failed"),
+                "last page, counted before": lambda: q.recovery_page(log.store, page=10**9, total=rows),
+                "search that finds all": lambda: q.recovery_page(log.store, search="RESET by"),
+                "search that finds none": lambda: q.recovery_page(log.store, search="100%_of nothing"),
+                "one job as of a position": lambda: q.job_as_of(log.store, job, events // 2),
+                "50 jobs as of a position": lambda: q.jobs_as_of(log.store, events // 2),
+                "50 jobs as of a time": lambda: q.jobs_as_of(log.store, now),
+                "counters by status": lambda: q.counters(log.store),
+                "failures": lambda: q.failures(log.store),
+                "schedule": lambda: q.schedule(log.store),
+                "lag": lambda: q.lag(log.store),
+            }.items():
+                median, worst = milliseconds(call)
+                figures[f"{what}, ms"] = round(median, 1)
+                print(f"    {what:26} {median:8.1f} ms, worst {worst:.1f}")
+        alone, beside = unit_latency(databases.ours)
+        figures["unit ms alone, beside all views"] = [round(alone, 2), round(beside, 2)]
+        print(
+            f"  a unit's commit: {alone:.2f} ms alone, {beside:.2f} ms beside all views: {beside / alone:.2f}",
+            flush=True,
+        )
+    return figures
+
+
+def keep(kind, events, figures, seconds):
+    """A line of the ledger."""
+    from tests.faults.campaign import LEDGER, commit
+
+    said = machine()
+    counts = {"events": events, **figures}
+    about = f"{said['machine']}, Python {said['python']}, SQLite {said['sqlite']}, load {said['load']}"
+    entry = {"date": said["date"], "commit": commit(), "campaign": f"bench-views-{kind}", "seeds": [1, 1], "runs": 1}
+    entry |= {
+        "faults": {},
+        "violations": 0,
+        "failed": 0,
+        "counts": counts,
+        "seconds": round(seconds, 1),
+        "machine": about,
+    }
+    with LEDGER.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(entry) + "\n")
+
+
+def main(given):
+    """As the command line says."""
+    words = [word for word in given if word != "--ledger"]
+    events = int(words[0]) if words else 200_000
+    print(machine())
+    for kind in words[1:] or KINDS:
+        began = time.perf_counter()
+        figures = measure(kind, events)
+        if "--ledger" in given:
+            keep(kind, events, figures, time.perf_counter() - began)
 
 
 if __name__ == "__main__":
-    given = sys.argv[1:]
-    events = int(given[0]) if given else 200_000
-    print(machine())
-    for kind in given[1:] or KINDS:
-        measure(kind, events)
+    main(sys.argv[1:])

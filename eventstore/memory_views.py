@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from .memory_store import MemoryStore
+    from .views import Making
 
 Rows = dict[tuple[Any, ...], dict[str, Any]]
 
@@ -67,20 +68,22 @@ class MemoryViews:
                 if (one.owner, one.token, one.generation) == (owner, turn.token, turn.generation):
                     self._standings[turn.name] = one._replace(owner="", alive_until=0)
 
-    def write(self, writes: Sequence[tuple[Turn, ViewWrite]], owner: str, micros: int) -> None:
+    def write(self, writes: Mapping[Turn, Making], owner: str, micros: int) -> dict[Turn, ViewWrite]:
         """See ``Views``."""
+        made = {turn: writes[turn]() for turn in sorted(writes)}
         with self.store.serving():
-            for turn, write in writes:
+            for turn, write in made.items():
                 one = self._standings[turn.name]
                 mine = (one.owner, one.token, one.generation) == (owner, turn.token, turn.generation)
                 if not mine or self._position(turn.name, turn.generation) != write.before:
                     raise TurnLostError(turn.name)
             failpoint("view.rows_written")
             failpoint("view.before_commit")
-            for turn, write in writes:
+            for turn, write in made.items():
                 self._standings[turn.name] = self._kept(self._standings[turn.name], write, micros)
                 self._move(turn.name, turn.generation, write)
         failpoint("view.after_commit")
+        return made
 
     def _kept(self, one: Standing, write: ViewWrite, micros: int) -> Standing:
         if write.stop is not None:

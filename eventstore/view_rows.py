@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,10 +17,11 @@ from .views import Standing, Turn, TurnLostError, ViewWrite, tracked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from uuid import UUID
 
     from .sql_store import SqlStore
-    from .views import TableRows
+    from .views import Making, TableRows
 
 _STANDING: Final = (
     "name",
@@ -134,15 +135,45 @@ class ViewRows:
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
-    def write(self, writes: Sequence[tuple[Turn, ViewWrite]], owner: str, micros: int) -> None:
+    def write(self, writes: Mapping[Turn, Making], owner: str, micros: int) -> dict[Turn, ViewWrite]:
         """See ``Views``."""
+        turns = sorted(writes)  # rows are locked in one order by everyone
+        made = {} if self._is_server else {turn: writes[turn]() for turn in turns}  # before all wait for the file
         with self.writing() as cursor:
             until = self.store.now() + micros
-            for turn, write in sorted(writes, key=lambda one: one[0].name):  # rows are locked in one order by everyone
+            for turn in turns:
+                self._hold(cursor, turn, owner)
+            with self._sending(cursor):  # the server writes one view while the next is folded here
+                for turn in turns:
+                    if turn not in made:
+                        made[turn] = writes[turn]()
+                    self._put(cursor, turn.name, turn.generation, made[turn])
+            for turn, write in made.items():
                 self._fence(cursor, turn, write, owner, until)
-                self.move(cursor, turn.name, turn.generation, write)
+                self._step_on(cursor, turn.name, turn.generation, write)
             failpoint("view.before_commit")
         failpoint("view.after_commit")
+        return made
+
+    @cached_property
+    def _is_server(self) -> bool:
+        return self.store.dialect == "postgresql"
+
+    def _sending(self, cursor: Any) -> AbstractContextManager[Any]:
+        """Statements are sent without waiting for the answers, where that is safe; the end waits for all of them."""
+        if not self._is_server or getattr(self.store, "pooler_safe", False):
+            return nullcontext()
+        import psycopg  # an extra: only who needs it imports it
+
+        pipeline: AbstractContextManager[Any] = cursor.connection.pipeline()
+        return pipeline if psycopg.Pipeline.is_supported() else nullcontext()
+
+    def _hold(self, cursor: Any, turn: Turn, owner: str) -> None:
+        """Keep everybody else out of this view until the end of the transaction."""
+        where = " AND ".join(f"{name} = {self.mark}" for name in ("name", "owner", "token", "generation"))
+        sql = f"SELECT 1 FROM projections WHERE {where}{' FOR UPDATE' if self._is_server else ''}"
+        if cursor.execute(sql, (turn.name, owner, turn.token, turn.generation)).fetchone() is None:
+            raise TurnLostError(turn.name)
 
     def _fence(self, cursor: Any, turn: Turn, write: ViewWrite, owner: str, until: int) -> None:
         mine = _mine(turn, owner)
@@ -161,6 +192,10 @@ class ViewRows:
         Raises:
             TurnLostError: it is elsewhere.
         """
+        self._step_on(cursor, view, generation, write)
+        self._put(cursor, view, generation, write)
+
+    def _step_on(self, cursor: Any, view: str, generation: int, write: ViewWrite) -> None:
         follower = tracked(view, generation)
         if write.before != write.after:
             if write.before == 0:
@@ -170,6 +205,8 @@ class ViewRows:
                 self._track.run(cursor, bound)
             if cursor.rowcount != 1:
                 raise TurnLostError(view)
+
+    def _put(self, cursor: Any, view: str, generation: int, write: ViewWrite) -> None:
         for table, rows in write.rows.items():
             self._writer(table).put(cursor, (generation,), rows)
         states: TableRows = {(key,): None if text is None else {"state": text} for key, text in write.states.items()}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from uuid import UUID
 
@@ -71,6 +72,10 @@ class ViewWrite:
     stop: tuple[int, str] | None = None  #: the position that could not be folded, and why
 
 
+#: Makes what is to be written, when the store wants it.
+Making = Callable[[], ViewWrite]
+
+
 @dataclass(frozen=True, slots=True)
 class Select:
     """Which rows of a view's live generation."""
@@ -102,8 +107,8 @@ class Views(Protocol):
     def resign(self, turns: Sequence[Turn], owner: str) -> None:
         """Let others take them at once."""
 
-    def write(self, writes: Sequence[tuple[Turn, ViewWrite]], owner: str, micros: int) -> None:
-        """Write them in one transaction, which also keeps the turns for so long.
+    def write(self, writes: Mapping[Turn, Making], owner: str, micros: int) -> dict[Turn, ViewWrite]:
+        """Write them in one transaction, which also keeps the turns for so long; each is made when it is wanted.
 
         Raises:
             TurnLostError: one of them is somebody else's now; nothing was written.

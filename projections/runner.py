@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ..eventstore.mapper import OrjsonMapper
     from ..eventstore.store import Store
-    from ..eventstore.views import Standing, Turn
+    from ..eventstore.views import Making, Standing, Turn
     from .view import Happened, View
 
 logger = logging.getLogger(__name__)
@@ -136,9 +136,7 @@ class Runner:
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def _bring(self, led: dict[str, _Led], happened: Sequence[Happened], last: int) -> None:
-        writes = {
-            name: one.folder.fold(happened, one.position, last) for name, one in led.items() if one.position < last
-        }
+        writes = {name: self._folding(one, happened, last) for name, one in led.items() if one.position < last}
         try:
             self._write(led, writes)
         except (TurnLostError, ConflictError, LockedError, UnknownOutcomeError):
@@ -146,12 +144,16 @@ class Runner:
                 one.folder.forget()
             self._write_alone(led, happened, last)
 
-    def _write(self, led: dict[str, _Led], writes: dict[str, ViewWrite]) -> None:
-        self.store.views.write([(led[name].turn, write) for name, write in writes.items()], self.owner, TURN_MICROS)
-        for name, write in writes.items():
-            led[name].position = write.after
+    @staticmethod
+    def _folding(one: _Led, happened: Sequence[Happened], last: int) -> Making:
+        return lambda: one.folder.fold(happened, one.position, last)
+
+    def _write(self, led: dict[str, _Led], writes: dict[str, Making]) -> None:
+        given = {led[name].turn: make for name, make in writes.items()}
+        for turn, write in self.store.views.write(given, self.owner, TURN_MICROS).items():
+            led[turn.name].position = write.after
             if write.stop is not None:
-                self._gave_up(name, *write.stop)
+                self._gave_up(turn.name, *write.stop)
 
     def _write_alone(self, led: dict[str, _Led], happened: Sequence[Happened], last: int) -> None:
         """Each view by itself, so that one that can't be written stops no other."""
@@ -162,7 +164,7 @@ class Runner:
                     one.position = position
                     continue
                 one.position = max(one.position, position)
-                self._write(led, {name: one.folder.fold(happened, one.position, last)})
+                self._write(led, {name: self._folding(one, happened, last)})
             except (TurnLostError, LockedError, UnknownOutcomeError) as error:
                 logger.info("view %s is left for now: %s", name, error)
                 self._lose(name)
@@ -173,7 +175,7 @@ class Runner:
     def _stop(self, name: str, one: _Led, reason: str) -> None:
         write = ViewWrite(one.position, one.position, stop=(one.position + 1, reason))
         try:
-            self._write({name: one}, {name: write})
+            self._write({name: one}, {name: lambda: write})
         except TurnLostError:
             self._lose(name)
 
