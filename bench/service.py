@@ -92,21 +92,26 @@ def pages(kind: str, chosen: argparse.Namespace) -> tuple[dict[str, Any], list[s
     from tests.scale.seed import seed
 
     if chosen.url:
-        return judged(measure(chosen.url, admitted(chosen.url), chosen.jobs, say))
+        return judged(chosen.jobs, measure(chosen.url, admitted(chosen.url), chosen.jobs, say))
     with database(kind) as url:
         events, seconds = seed(url, chosen.jobs, failures=False, tell=say)
         say(f"seeded {events:,} events in {seconds:.0f} s")
-        return judged(measure(url, admitted(url), chosen.jobs, say))
+        return judged(chosen.jobs, measure(url, admitted(url), chosen.jobs, say))
 
 
-def judged(found: dict[str, list[float]]) -> tuple[dict[str, Any], list[str]]:
+def judged(jobs: int, found: dict[str, list[float]]) -> tuple[dict[str, Any], list[str]]:
     p95 = {name: sorted(took)[int(0.95 * (len(took) - 1))] for name, took in found.items()}
     slow = {name: round(value, 1) for name, value in p95.items() if value >= LONGEST_PAGE}
     for name in sorted(p95, key=lambda one: -p95[one]):
         say(f"{p95[name]:9.2f} ms p95 {statistics.median(found[name]):9.2f} ms median  {name}")
     worst = max(p95, key=lambda one: p95[one])
     middle = statistics.median(value for took in found.values() for value in took)
-    figures = {"routes": len(found), "requests": sum(map(len, found.values())), "median_ms": round(middle, 2)}
+    figures = {
+        "jobs": jobs,
+        "routes": len(found),
+        "requests": sum(map(len, found.values())),
+        "median_ms": round(middle, 2),
+    }
     figures |= {"worst_p95_ms": round(p95[worst], 2), "worst": worst, "over_20_ms": len(slow)}
     return figures, [f"{name}: {value} ms" for name, value in slow.items()]
 
