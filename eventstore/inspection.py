@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from .store import Store
 
-COUNT_LIMIT: Final = 2_001  #: counts stop here and then mean "at least"
+COUNT_LIMIT: Final = 1_001  #: counts stop here and then mean "at least"
 _LEASE: Final = "job_id, epoch, token, worker, lease_until, boot_id, presence"
 _PRAGMAS: Final = (
     "journal_mode",
