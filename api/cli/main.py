@@ -50,7 +50,9 @@ COMMANDS: Final[dict[str, dict[str, Entry]]] = {
         "queues": Entry("queues", "List, pause, resume and limit queues."),
         "workers": Entry("workers", "List the workers that hold jobs now."),
         "gates": Entry("gates", "List, close, open and limit the gates of providers."),
-        "webhooks": Entry("webhooks", "List, set, disable and replay the destinations of webhooks."),
+        "webhooks": Entry(
+            "webhooks", "List, set, disable, remove and replay the destinations of webhooks; forget old receipts."
+        ),
     },
     "Care": {
         "verify": Entry("verify", "Check that no event was changed, removed, moved or slipped in."),
