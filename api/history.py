@@ -66,6 +66,11 @@ def turns(log: JobLog, job_id: UUID, rows: list[EventRow] | None = None) -> Iter
     yield from _steady(log, job_id, before, 2**62, counted)[1]
 
 
+def turn(log: JobLog, event: LoggedEvent, now: datetime) -> Turn:
+    """One event of the log, as a turning point."""
+    return _turn(log, event.stream_id, (event.version, event.topic, event.state), now)
+
+
 def _turn(log: JobLog, job_id: UUID, row: tuple[int, str, bytes], now: datetime) -> Turn:
     try:
         event = log.mapper.decode(job_id, *row)
@@ -95,11 +100,9 @@ def events(log: JobLog, job_id: UUID) -> Iterator[LoggedEvent]:
 
 def event_line(log: JobLog, event: LoggedEvent, now: datetime) -> str:
     """An event of a job with its place, for people."""
-    turn = _turn(log, event.stream_id, (event.version, event.topic, event.state), now)
-    return f"{event.position:>8} {event.version:>6}  {turn.line(now)}"
+    return f"{event.position:>8} {event.version:>6}  {turn(log, event, now).line(now)}"
 
 
 def log_line(log: JobLog, event: LoggedEvent, now: datetime) -> str:
     """An event of the whole log, for people: which job or queue, and what happened to it."""
-    turn = _turn(log, event.stream_id, (event.version, event.topic, event.state), now)
-    return f"{event.position:>8}  {str(event.stream_id)[:8]}  {turn.line(now)}"
+    return f"{event.position:>8}  {str(event.stream_id)[:8]}  {turn(log, event, now).line(now)}"

@@ -208,8 +208,13 @@ def _report_row(row: Row) -> Row:
 # -- failures, security, schedule ------------------------------------------------------------------------------------
 
 
-def failures(store: Store, *, limit: int = 25, kind: str | None = None, below: int | None = None) -> list[Row]:
-    """Failures by fingerprint, the newest first, each with in how many jobs; *below*: the page behind that position."""
+def failures(
+    store: Store, *, limit: int = 25, kind: str | None = None, below: int | None = None, jobs: bool = True
+) -> list[Row]:
+    """Failures by fingerprint, the newest first; *below*: the page behind that position.
+
+    *jobs*: each with in how many jobs, which are counted for that.
+    """
     found = store.views.find(
         "failures",
         Select(
@@ -220,7 +225,7 @@ def failures(store: Store, *, limit: int = 25, kind: str | None = None, below: i
             limit=limit,
         ),
     )
-    for row in found:
+    for row in found if jobs else ():
         same = Select(v.failed_jobs, equal={"fingerprint": row["fingerprint"]})
         row["jobs"] = store.views.count("failures", same, COUNT_LIMIT)
     return found

@@ -82,14 +82,17 @@ def parse(raw: bytes, content_type: str, kind: type[T]) -> T:
 
 
 def parse_form(raw: bytes, content_type: str, kind: type[T]) -> T:
-    """The fields of a form as *kind*; an empty one was not filled in."""
+    """The fields of a form as *kind*; an empty one was not filled in, those of a list may stand often."""
     if raw and content_type != "application/x-www-form-urlencoded":
         raise MediaTypeError(f"{content_type[:60]!r} is not taken; send the form as it is")
     try:
-        pairs = parse_qsl(raw.decode(), max_num_fields=50)
+        pairs = parse_qsl(raw.decode(), max_num_fields=250)
     except ValueError:
         raise BadBodyError("this is no form") from None
-    return convert(dict(pairs), kind, "form", strict=False)
+    lists = {one.encode_name for one in msgspec.structs.fields(kind) if one.default_factory is list}  # type: ignore[arg-type]
+    fields: dict[str, Any] = dict(pairs)
+    fields |= {name: [value for other, value in pairs if other == name] for name in lists & fields.keys()}
+    return convert(fields, kind, "form", strict=False)
 
 
 def check_depth(value: Any) -> None:

@@ -86,6 +86,7 @@ class Call:
     query: Any = None
     body: Any = None
     place: str = ""  #: epoch and position of the log when its page was begun
+    form_key: str = ""  #: the key that a form brought
 
     @property
     def log(self) -> JobLog:
@@ -98,7 +99,7 @@ class Call:
         Raises:
             KeyMissingError: there is none.
         """
-        given = self.request.headers.get("Idempotency-Key", "").strip()
+        given = self.form_key or self.request.headers.get("Idempotency-Key", "").strip()
         key = given[1:-1] if len(given) > 1 and given[0] == given[-1] == '"' else given
         if not key:
             raise KeyMissingError("send an Idempotency-Key of your own making: the same key again is the same command")

@@ -28,8 +28,10 @@ SCREENS: Final = (
     ("/workers", "Workers", "w", True),
     ("/gates", "Gates", "a", True),
     ("/recovery", "Recovery", "r", True),
+    ("/feed", "Feed", "f", True),
     ("/projections", "Projections", "p", True),
     ("/security", "Security", "s", True),
+    ("/admin", "Admin", "d", True),
 )
 
 
@@ -89,6 +91,11 @@ def _glyph(status: str) -> str:
 def _pretty(value: Any) -> str:
     """JSON for people; control characters are shown, not obeyed."""
     return "\n".join(clean(line) for line in json.dumps(value, indent=2, ensure_ascii=False).splitlines())
+
+
+def see_other(where: str) -> Answer:
+    """Go on there with a GET."""
+    return Answer(b"", 303, {"Location": where})
 
 
 def page(call: Call, template: str, *, status: int = 200, **values: Any) -> Answer:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..http.route import Nothing, Route
 from ..http.view_types import RecoveryQuery
-from . import forms, pages
+from . import forms, job_pages, log_pages, pages
 from .render import static_file
 
 if TYPE_CHECKING:
@@ -33,9 +33,10 @@ def _screen(path: str, scope: str, handler: Callable[[Call], Any], summary: str,
 
 PAGES: Final[tuple[Route, ...]] = (
     _screen("/", _READ, pages.overview, "Overview"),
-    _screen("/jobs", _READ, pages.jobs_page, "Jobs", query=forms.JobLinks),
-    _screen("/jobs/{id}", _READ, pages.job_page, "Job", query=forms.JobQuery),
-    _form("/jobs/{id}/{action:pause|resume|cancel|retry}", "jobs:control", pages.command_page, "Command a job"),
+    _screen("/jobs", _READ, job_pages.jobs_page, "Jobs", query=forms.JobLinks),
+    _screen("/jobs/{id}", _READ, job_pages.job_page, "Job", query=forms.JobQuery),
+    _form("/jobs/{id}/{action:pause|resume|cancel|retry}", "jobs:control", job_pages.command_page, "Command a job"),
+    _form("/jobs/bulk", "jobs:control", job_pages.bulk_page, "Command many jobs", body=forms.BulkForm),
     _screen("/queues", _READ, pages.queues_page, "Queues", whole=True),
     _form(
         "/queues/{name}/{action:pause|resume}",
@@ -47,8 +48,27 @@ PAGES: Final[tuple[Route, ...]] = (
     _screen("/workers", _READ, pages.workers_page, "Workers", whole=True),
     _screen("/gates", _READ, pages.gates_page, "Gates", whole=True),
     _screen("/recovery", "admin", pages.recovery_page, "Recovery", query=RecoveryQuery, whole=True),
-    _screen("/projections", _READ, pages.projections_page, "Projections", whole=True),
+    _screen("/feed", "feed:read", log_pages.feed_page, "Feed", query=forms.FeedLinks, whole=True),
+    _screen("/projections", _READ, pages.projections_page, "Projections", query=forms.Told, whole=True),
+    _form(
+        "/projections/{name}/{action:rebuild|diff}",
+        "admin",
+        pages.care_page,
+        "Rebuild or compare a view",
+        body=forms.CareForm,
+        whole=True,
+    ),
     _screen("/security", "admin", pages.security_page, "Security", whole=True),
+    _screen("/admin", "admin", log_pages.admin_page, "Admin", query=forms.AdminLinks, whole=True),
+    _form("/admin/tokens", "admin", log_pages.create_token_page, "Make a token", body=forms.TokenForm, whole=True),
+    _form(
+        "/admin/tokens/{token}/revoke",
+        "admin",
+        log_pages.revoke_token_page,
+        "End a token",
+        body=forms.RevokeForm,
+        whole=True,
+    ),
     _open("/sign-in", "", pages.sign_in_page, "Sign in", query=forms.SignIn),
     Route("POST", "/sign-out", _READ, pages.sign_out_page, "Sign out", page=True, body=Nothing, is_form=True),
     _open("/static/{file}", "", static_file, "Files of the page"),

@@ -15,6 +15,7 @@ from joblog.domain.job import Actor
 from joblog.domain.spec import JobSpec
 from joblog.projections.feed.consumers import Consumer
 from joblog.projections.feed.pages import Cursor
+from joblog.projections.proof import tree
 from joblog.projections.runner import Runner
 from joblog.workers.commands import gating
 from joblog.workers.commands.log import JobLog
@@ -98,6 +99,7 @@ class Scene:
         with ThreadPoolExecutor(1) as thread:  # in the browser's thread a loop runs already
             thread.submit(asyncio.run, _refused(log)).result()
         Runner(log.store, log.mapper, "host-1").run()
+        tree.build(log.store)
         head, epoch = log.store.head(), log.store.state().epoch
         Consumer.open(log.store, "billing").commit(Cursor(epoch, head - 3))
         Consumer.open(log.store, "audit").commit(Cursor(epoch, head - 180))

@@ -21,7 +21,8 @@ from tests.browser.scene import Scene
 SHOTS: Final = Path(__file__).parents[2] / "docs" / "screens"
 WRITES: Final = bool(os.environ.get("JOBLOG_TEST_WRITE"))
 AXE: Final = (resources.files("axe_playwright_python") / "axe.min.js").read_text("utf-8")  # the package's file alone
-WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 320, "height": 640}
+MOST: Final = 150_000  #: bytes of a picture
+WIDE, NARROW = {"width": 1280, "height": 660}, {"width": 320, "height": 640}
 #: What can be seen on each screen, so that none is looked at while it is empty.
 SEEN: Final = {
     "/": "Newest",
@@ -32,6 +33,8 @@ SEEN: Final = {
     "/recovery": "host-9",
     "/projections": "counters",
     "/security": "ssrf",
+    "/feed": "billing",
+    "/admin": "dashboard",
 }
 
 
@@ -45,13 +48,17 @@ def paths(scene: Scene) -> dict[str, str]:
     """Every screen's name and path."""
     listed = {name.lower().replace(" ", "-"): path for path, name, *_ in SCREENS}
     jobs = {f"job-{name}": f"/jobs/{scene.jobs[name]}" for name in ("lost", "retried", "past-4")}
-    return listed | jobs
+    lost = scene.jobs["lost"]
+    more = {"jobs-past": "/jobs?at=300&limit=6", "job-past": f"/jobs/{lost}?at={scene.log.store.head()}"}
+    more |= {"job-verified": f"/jobs/{lost}?verify=true#verify", "doctor": "/admin?doctor=true#doctor"}
+    return listed | jobs | more
 
 
 def look(page: Page, name: str, path: str) -> None:
     """Open a screen and see that it is the one, with something on it."""
     page.goto(path)
-    assert SEEN.get(path, "Timeline") in page.locator("main").inner_text(), name
+    seen = "looking at the past" if "at=" in path else SEEN.get(path.partition("?")[0], "Timeline")
+    assert seen in page.locator("main").inner_text(), name
     assert page.get_by_role("heading", level=1).count() == 1
 
 
@@ -60,6 +67,7 @@ def shoot(page: Page, name: str) -> None:
     if WRITES:
         SHOTS.mkdir(parents=True, exist_ok=True)
         page.screenshot(path=SHOTS / f"{name}.png", animations="disabled", caret="hide")
+        assert (SHOTS / f"{name}.png").stat().st_size < MOST
 
 
 def faults(page: Page) -> list[str]:

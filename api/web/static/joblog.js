@@ -90,6 +90,26 @@
     if (text && !confirm(text)) event.preventDefault();
   });
 
+  // many rows: a box for all of them, how many are ticked; the slider says where it is and goes there
+  const every = document.getElementById("every"), ticked = document.getElementById("ticked");
+  const boxes = () => [...document.querySelectorAll("[name=job][form=bulk]")];
+  const tell = () => {
+    const count = boxes().filter((one) => one.checked).length;
+    ticked.textContent = count ? `${count} ticked` : "";
+    every.checked = count > 0 && count === boxes().length;
+  };
+  if (every) {
+    every.closest("label").hidden = false;
+    every.addEventListener("change", () => { for (const one of boxes()) one.checked = every.checked; tell(); });
+    document.addEventListener("change", (event) => { if (event.target.name === "job") tell(); });
+    tell();
+  }
+  const time = document.querySelector("[data-time]");
+  if (time) {
+    time.addEventListener("input", () => { time.form.querySelector("output").textContent = Number(time.value).toLocaleString("en"); });
+    time.addEventListener("change", () => time.form.requestSubmit());
+  }
+
   // keys: / search, j k rows, Enter opens, g + letter goes, r live, t theme, ? help
   let after = "";
   const step = (by) => {
@@ -107,9 +127,11 @@
     else if (event.key === "/" && search) search.focus();
     else if (event.key === "j") step(1);
     else if (event.key === "k") step(-1);
+    else if (event.key === "x") { const row = document.activeElement.closest("[data-row]"), box = row && row.querySelector("[name=job]"); if (box) box.click(); }
+    else if (event.key === "[" || event.key === "]") { if (time) { event.key === "[" ? time.stepDown() : time.stepUp(); time.form.requestSubmit(); } }
     else if (event.key === "r") flip();
     else if (event.key === "t") turn();
-    else if (event.key === "?") said.textContent = "Keys: / search, j and k rows, Enter opens, g then o j q w a r p s screens, r live, t theme.";
+    else if (event.key === "?") said.textContent = "Keys: / search, j and k rows, x ticks, Enter opens, [ and ] step in time, g then o j q w a r f p s d screens, r live, t theme.";
     else return;
     event.preventDefault();
   });
