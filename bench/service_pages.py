@@ -36,7 +36,7 @@ FILTERS: tuple[dict[str, str], ...] = (
     {"kind": "no-such-kind", "status": "completed"},
 )
 PARTS = ("", "/events", "/units", "/attempts", "/history", "/children", "/why", "/lease")
-SCREENS = ("/", "/jobs", "/queues", "/workers", "/gates", "/recovery", "/projections", "/security")
+SCREENS = ("/", "/jobs", "/queues", "/workers", "/gates", "/recovery", "/feed", "/projections", "/security", "/admin")
 OTHERS = ("queues", "workers", "leases", "gates", "consumers", "projections", "security")
 
 
@@ -56,6 +56,7 @@ def paths(log: JobLog, jobs: int, chance: random.Random) -> Iterator[tuple[str, 
             yield f"jobs {shown}", _url("/api/v1/jobs", given)
             yield f"jobs {shown}, deep", _url("/api/v1/jobs", {**given, "cursor": place})
             yield f"screen jobs {shown}, deep", _url("/jobs", {**given, "cursor": place})
+            yield f"screen jobs {shown}, past", _url("/jobs", {**given, "at": position})
             yield f"jobs {shown}, past", _url("/api/v1/jobs", {**given, "at": position})
             behind = cursors.encode(cursors.Place(position // 2, some[0]), {**full, "at": position})
             yield f"jobs {shown}, past, deep", _url("/api/v1/jobs", {**given, "at": position, "cursor": behind})

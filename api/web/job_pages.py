@@ -144,6 +144,7 @@ def job_page(call: Call) -> Answer:
 def _job(call: Call, row: JobRow, *, status: int = 200, refusal: JobLogError | None = None) -> Answer:
     log, query = call.log, call.query
     is_in = not row.get("in_outbox")
+    asked = getattr(query, "verify", False) and call.principal.has("audit")
     lives: dict[str, Any] = _life(call, row) if is_in else {"turns": [], "lanes": [], "units": {}, "events": {}}
     return page(
         call,
@@ -157,7 +158,7 @@ def _job(call: Call, row: JobRow, *, status: int = 200, refusal: JobLogError | N
         left=seconds_left(call),
         is_in=is_in,
         known=_known(call),
-        verified=_verified(log.store, row) if is_in and getattr(query, "verify", False) else None,
+        verified=_verified(log.store, row) if is_in and asked else None,
         **lives,
     )
 

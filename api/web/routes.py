@@ -52,7 +52,7 @@ PAGES: Final[tuple[Route, ...]] = (
     _screen("/projections", _READ, pages.projections_page, "Projections", query=forms.Told, whole=True),
     _form(
         "/projections/{name}/{action:rebuild|diff}",
-        "admin",
+        "projections:admin",
         pages.care_page,
         "Rebuild or compare a view",
         body=forms.CareForm,
