@@ -158,6 +158,7 @@ def _job(call: Call, row: JobRow, *, status: int = 200, refusal: JobLogError | N
         left=seconds_left(call),
         is_in=is_in,
         known=_known(call),
+        paged=bool(getattr(query, "events", 0) or getattr(query, "units", "")),
         verified=_verified(log.store, row) if is_in and asked else None,
         **lives,
     )

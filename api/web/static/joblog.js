@@ -3,6 +3,7 @@
 (() => {
   const kept = (name, value) => { try { return value === undefined ? localStorage.getItem(name) : localStorage.setItem(name, value); } catch { return null; } };
   const said = document.getElementById("said");
+  document.documentElement.classList.add("js");
   const rest = (ms) => new Promise((done) => setTimeout(done, ms));
 
   // theme: auto, light, dark
@@ -55,6 +56,7 @@
       if (next && on) morph(part, next);
     }
     document.body.dataset.place = fresh.body.dataset.place;
+    document.dispatchEvent(new Event("refreshed"));
   };
   let settled = true; // else something has just happened, which views may not show yet
   const moved = async () => {
@@ -99,9 +101,9 @@
     every.checked = count > 0 && count === boxes().length;
   };
   if (every) {
-    every.closest("label").hidden = false;
     every.addEventListener("change", () => { for (const one of boxes()) one.checked = every.checked; tell(); });
     document.addEventListener("change", (event) => { if (event.target.name === "job") tell(); });
+    document.addEventListener("refreshed", tell);
     tell();
   }
   const time = document.querySelector("[data-time]");
