@@ -169,10 +169,10 @@ def _life(call: Call, row: JobRow) -> dict[str, Any]:
     log, query = call.log, call.query
     after_event, after_unit = getattr(query, "events", 0), getattr(query, "units", "")
     ids = inspection.children(log.store, row["id"], limit=_ROWS)
-    rows = log.store.jobs(ids)
+    rows, points = log.store.jobs(ids), history.turning_points(log, row["id"])
     return {
-        "turns": list(history.turns(log, row["id"])),
-        "lanes": charts.lanes(attempts.attempts(log, row["id"]), log.store.now()),
+        "turns": list(history.turns(log, row["id"], points)),
+        "lanes": charts.lanes(attempts.attempts(log, row["id"], points), log.store.now()),
         "units": documents.units(log, row["id"], after=after_unit, limit=_ROWS),
         "events": documents.events(log, row["id"], after=after_event, limit=_ROWS),
         "children": [rows[one] for one in ids if one in rows and call.principal.sees(rows[one])],

@@ -16,7 +16,7 @@ from joblog.workers.commands.log import JobLog
 from tests.api.http.client import serving
 from tests.browser.chromium import executable, needed
 
-PATIENCE = 60_000  #: milliseconds: only what never comes takes so long
+PATIENCE = 120_000  #: milliseconds: only what never comes takes so long
 _VIOLATED = (
     "addEventListener('securitypolicyviolation', (e) => complain(`${e.violatedDirective} ${e.blockedURI} ${e.sample}`))"
 )

@@ -155,5 +155,5 @@ def test_a_service_that_goes_away_blanks_nothing_and_is_told(visit: Visit, log: 
     expect(page.locator("#jobs")).to_contain_text("stays")
     visitor.server.stop()
 
-    expect(page.get_by_role("status")).to_contain_text("Live updates stopped")
+    expect(page.locator("#said")).to_contain_text("Live updates stopped")
     expect(page.locator("#jobs")).to_contain_text("stays")
