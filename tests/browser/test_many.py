@@ -10,9 +10,9 @@ from playwright.sync_api import Dialog, Page, expect
 from joblog.domain.spec import JobSpec
 from joblog.projections.runner import Runner
 from joblog.workers.commands.log import JobLog
-from tests.acceptance.workers import until
 from tests.api.http.client import Client
 from tests.browser.conftest import Visit
+from tests.patience import until
 
 JOBS = "#jobs tbody tr"
 

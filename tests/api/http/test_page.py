@@ -18,8 +18,8 @@ from joblog.domain.job import Actor
 from joblog.domain.spec import JobSpec
 from joblog.projections.runner import Runner
 from joblog.workers.commands.log import JobLog
-from tests.acceptance.workers import until
 from tests.api.http.client import Client, Reply, a_token, serving
+from tests.patience import until
 
 EVIL = "<script>alert(1)</script>\"'&\u202e"
 HTML = {"Accept": "text/html,application/xhtml+xml"}
