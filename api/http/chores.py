@@ -12,6 +12,7 @@ from ...domain.errors import InvalidFieldError, JobLogError
 from ...domain.spec import JobSpec
 from ...domain.status import ENDED, Status
 from ...projections import queries
+from ...projections.views import VIEWS
 from ...workers.commands.queueing import FITTING
 from ...workers.operations import bulk, care, chores
 from ...workers.operations.bulk import Bulk, Chosen
@@ -150,6 +151,8 @@ def verify_log(call: Call) -> Answer:
 def care_for_projection(call: Call) -> Answer:
     """Rebuild a projection beside the live one, or tell its rows that are not what the log says; as a job."""
     action, name = call.request.match_info["action"], call.request.match_info["name"]
+    if name != "jobs" and name not in VIEWS:
+        raise InvalidFieldError("name", f"{name[:60]!r} is no projection", f"use jobs, {', '.join(VIEWS)}")
     kind = care.REBUILD if action == "rebuild" else care.DIFF
     return _hand_in(call, kind, care.Projection(name))
 
