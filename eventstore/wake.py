@@ -99,14 +99,16 @@ class _WatchingWaker(Waker, ABC):
         super().__init__()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
-        self._bell, self._rung = socket.socketpair()  # ends a long wait: a new subscriber, or the end
-        self._bell.setblocking(False)  # noqa: FBT003 - the library's own signature
 
     def _watch(self) -> None:
+        if self._stopped.is_set():
+            return
         if self._thread is None:
+            self._bell, self._rung = socket.socketpair()  # ends a long wait: a new subscriber, or the end
+            self._bell.setblocking(False)  # noqa: FBT003 - the library's own signature
             self._thread = threading.Thread(target=self._run, name="joblog-waker", daemon=True)
             self._thread.start()
-        if not self._stopped.is_set():
+        else:
             self._ring()
 
     def _ring(self) -> None:
@@ -132,11 +134,11 @@ class _WatchingWaker(Waker, ABC):
             if self._stopped.is_set():
                 return
             self._stopped.set()
-        self._ring()
         if self._thread is not None:
+            self._ring()
             self._thread.join()
-        self._bell.close()
-        self._rung.close()
+            self._bell.close()
+            self._rung.close()
 
 
 class FileWaker(_WatchingWaker):

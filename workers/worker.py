@@ -73,7 +73,7 @@ class Worker:
         self.alive = False
         self._running: dict[Held, tuple[Execution, asyncio.Task[str]]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._wake = asyncio.Event()
+        self._wake, self._wake_now = asyncio.Event(), asyncio.Event()  # for news; for a slot that is free, or the end
         self._stopping = self._stop_now = False
         self._alone = False
         self._passes = 0
@@ -92,7 +92,7 @@ class Worker:
         """Take no more jobs, let units reach their boundary within the grace, give the jobs back; *now*: at once."""
         self._stopping = True
         self._stop_now = self._stop_now or now
-        self._soon(self._wake.set)
+        self._soon(self._ring)
 
     # -- main --------------------------------------------------------------------------------------------------------
 
@@ -126,6 +126,10 @@ class Worker:
     def _nudge(self) -> None:
         self._soon(self._wake.set)
 
+    def _ring(self) -> None:
+        self._wake.set()
+        self._wake_now.set()
+
     async def _arrive(self) -> None:
         """Leave the presence file, as soon as the store is there."""
         assert self._loop is not None  # noqa: S101 - set by serve
@@ -135,7 +139,7 @@ class Worker:
                 return await self._loop.run_in_executor(self._pools[2], self._announce)
             except JobLogError as error:
                 logger.warning("the worker can't begin yet: %s", error)
-            await self._sleep(1.0 + self.log.random.random())
+            await self._sleep(1.0 + self.log.random.random(), self._wake)
         return None
 
     def _announce(self) -> None:
@@ -147,6 +151,7 @@ class Worker:
         assert self._loop is not None  # noqa: S101 - set by serve
         while not self._stopping:
             self._wake.clear()
+            self._wake_now.clear()
             try:
                 held, pause = await self._loop.run_in_executor(self._pools[2], self._look)
             except JobLogError as error:  # the store is away: no process ends because of that
@@ -155,12 +160,12 @@ class Worker:
             for one in held:
                 self._begin(one)
             if pause > 0 and not self._stopping:
-                await self._sleep(pause)
+                await self._sleep(pause, self._wake_now if self._ramps else self._wake)
 
-    async def _sleep(self, seconds: float) -> None:
+    async def _sleep(self, seconds: float, bell: asyncio.Event) -> None:
         try:
             async with asyncio.timeout(seconds):
-                await self._wake.wait()
+                await bell.wait()
         except TimeoutError:
             pass
 
@@ -168,7 +173,7 @@ class Worker:
 
     def _look(self) -> tuple[list[Held], float]:
         """One look at the store, and what follows from it; returns new jobs and how long to wait for the next look."""
-        settings, log = self.settings, self.log
+        settings, log, self._ramps = self.settings, self.log, False
         outlook = log.store.outlook(settings.queues, self._mine)
         waits = [settings.poll_seconds]
         if outlook.outbox:
@@ -196,7 +201,8 @@ class Worker:
         held = self._claim(free)
         if not held and (opening := log.store.next_opening()) is not None:
             waits.append(opening)
-        if held and len(held) < free and self._passes <= RAMP:  # many that start at once shall not start together
+        self._ramps = bool(held) and len(held) < free and self._passes <= RAMP
+        if self._ramps:  # many that start at once shall not start together
             waits.append(RAMP_PAUSE * (0.5 + log.random.random()))
         return held, min(waits)
 
@@ -237,6 +243,7 @@ class Worker:
         return self._suspects_wait
 
     _suspects_wait = False
+    _ramps = False  #: waits between its first passes, whatever news there is
 
     @property
     def _mine(self) -> str:
@@ -286,7 +293,7 @@ class Worker:
             logger.error("job %s ended the worker's way, not its own", held.job_id, exc_info=error)
         elif not task.cancelled():
             logger.debug("job %s: %s", held.job_id, task.result())
-        self._wake.set()
+        self._ring()
 
     def _lost(self, held: Held) -> None:
         """The lease is gone: the unit in flight is not recorded, the job is somebody else's."""
@@ -345,7 +352,7 @@ class Worker:
             if left <= 0:
                 break
             self._wake.clear()
-            await self._sleep(min(left, 1.0))
+            await self._sleep(min(left, 1.0), self._wake)
         for execution, task in list(self._running.values()):
             execution.control.abandon()
             task.cancel()
