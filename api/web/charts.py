@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MINUTES: Final = 60
 _MINUTE: Final = 60_000_000
-_CHANGES: Final = 1000  #: newest changes of jobs that are looked at: a busy log fills less than an hour with them
+_CHANGES: Final = 500  #: newest changes of jobs that are looked at: a busy log fills less than an hour with them
 _LANES: Final = 30  #: newest attempts
 #: How what ended an attempt looks; what is none of these gave the job back.
 _ENDS: Final = {"completed": "completed", "failed": "failed", "lease-expired": "failed", "retry-scheduled": "waiting"}
