@@ -307,8 +307,8 @@ def test_a_quiet_stream_says_now_and_then_that_somebody_is_here(
     with streaming(admin, "?after=0") as stream:
         stream.events(1)
         told.clear()
-        while stream.answer.readline() != b": still here\n":
-            """Until the first ping."""
+        while (line := stream.answer.readline()) != b": still here\n":
+            assert line, "the stream ended"
         looked = threading.Event()
         read = server.service.feed._read
 
