@@ -26,9 +26,18 @@ def weigh(line: str) -> int:
     return len(line)
 
 
+async def told(line: str) -> int:
+    return len(line)
+
+
 @jobs.job("order.weigh", units_per_commit=10)
 async def total(run: Run, args: Order) -> int:
     first: int = await run.step("first", weigh, args.lines[0])
+    later: int = await run.step("later", told, args.lines[0])
+    await run.step("once more", told, str(later))
+    async for item in run.items("lines", args.lines):
+        await item.once("weighed", weigh, item.value)
+        await item.once("told", told, item.value)
     async for batch in run.batches("lines", ListSource(args.lines), size=2):
         batch.tally("weight", sum(weigh(line) for line in batch))
     return first + run.total("weight")
@@ -50,6 +59,8 @@ WRONG = """
 async def wrong(run: Run, args: Order) -> None:
     text: str = await run.step("first", weigh, args.lines[0])
     print(text)
+    other: str = await run.step("second", told, args.lines[0])
+    print(other)
 
 
 def submit_wrong(log: JobLog) -> None:
@@ -93,4 +104,4 @@ def test_wrong_use_is_found_where_it_stands(tmp_path: Path) -> None:
     code, said = mypy(file)
 
     lines = {int(line.split(":")[1]) - start for line in said.splitlines() if ": error:" in line}
-    assert (code, lines) == (1, {5, 10, 11, 17, 18, 21})
+    assert (code, lines) == (1, {5, 7, 12, 13, 19, 20, 23})

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from ..eventstore.clock import pause_soon
 from ..eventstore.failpoint import failpoint
@@ -67,13 +67,16 @@ class Run(BaseRun):
             self._thread.submit(self._book.log.store.release_thread)
             self._thread.shutdown(wait=False)
 
-    async def step(self, name: str, function: Callable[..., Awaitable[R] | R], *args: Any) -> R:
+    @overload
+    async def step(self, name: str, function: Callable[..., Awaitable[R]], *args: Any) -> R: ...
+    @overload
+    async def step(self, name: str, function: Callable[..., R], *args: Any) -> R: ...
+    async def step(self, name: str, function: Callable[..., Any], *args: Any) -> Any:
         """The result of ``function(*args)``, remembered under *name*: after a crash it is returned, not run again.
 
         The result must be a JSON value.
         """
-        made: R = await self._drive(self._book.step(name, function, args))
-        return made
+        return await self._drive(self._book.step(name, function, args))
 
     async def batches(
         self, name: str, source: Source[T], *, size: int = 100, into: sa.Engine | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from . import children, items
 
@@ -56,7 +56,11 @@ class Item(items.BaseItem[T], Generic[T]):
         super().__init__(*args)
         self._drive = drive
 
-    async def once(self, phase: str, function: Callable[..., Awaitable[R] | R], *args: Any) -> R:
+    @overload
+    async def once(self, phase: str, function: Callable[..., Awaitable[R]], *args: Any) -> R: ...
+    @overload
+    async def once(self, phase: str, function: Callable[..., R], *args: Any) -> R: ...
+    async def once(self, phase: str, function: Callable[..., Any], *args: Any) -> Any:
         """The result of ``function(*args)``, once for this item and phase."""
         return await self._drive(self.phase(phase, function, args))
 

@@ -4,9 +4,12 @@ import asyncio
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
+from joblog.domain.errors import JobLogError, StoreFullError, StoreUnavailableError, UnknownOutcomeError
+from joblog.eventstore import failpoint
 from joblog.workers.commands.log import JobLog
 from joblog.workers.outbound.settings import client_for
 from joblog.workers.registry import Jobs
@@ -59,6 +62,70 @@ def test_an_answer_is_the_result_and_the_unit_is_the_idempotency_key(log: JobLog
     assert (job.status, job.result) == ("completed", 201)
     assert len(server.asked) == 1
     assert len(server.asked[0].all("idempotency-key")[0]) == 36
+
+
+@pytest.mark.parametrize(
+    ("error", "standing"),
+    [
+        (StoreUnavailableError, ("completed", "", 0)),  # waited for
+        (UnknownOutcomeError, ("completed", "", 0)),  # looked up
+        (StoreFullError, ("waiting", "storage", 1)),
+    ],
+)
+def test_our_own_store_failing_is_no_refusal_by_the_provider(
+    log: JobLog, error: type[JobLogError], standing: tuple[str, str, int]
+) -> None:
+    """RTY-10: whatever its text says, and it had taken the request."""
+    refused: list[bool] = []
+
+    def refuse() -> None:
+        refused.append(True)
+        failpoint.disarm()
+        raise error("550 5.1.1 the provider rejects you for good")
+
+    async def accepted(_: servers.Asked, writer: asyncio.StreamWriter) -> None:
+        failpoint.arm("append.before_commit", refuse)
+        writer.write(answer(201))
+        await writer.drain()
+
+    try:
+        [job], server = ended(log, accepted, until={"completed", "failed", "paused", "waiting"})
+    finally:
+        failpoint.disarm()
+
+    assert refused == [True]
+    assert (job.status, job.reason, job.failures) == standing
+    assert len(server.asked) == 1
+
+
+def test_a_blocked_attachment_is_a_warning_of_its_unit(log: JobLog) -> None:
+    """SSR-14, STA-05: the others are fetched, nothing is contacted for it, and the job does not say that it is plainly done."""
+    jobs = Jobs()
+
+    @jobs.job("attachments", on_unit_failure="skip")
+    async def attachments(run: Run, args: list[str]) -> None:
+        environ = {"JOBLOG_OUTBOUND_ALLOW": f"127.0.0.1 127.0.0.1 {urlsplit(args[0]).port}"}
+        async with client_for(log, environ) as client:
+
+            async def fetch(url: str) -> int:
+                return len((await client.request("GET", url)).body)
+
+            async for item in run.items("attachments", args):
+                await item.once("fetched", fetch, item.value)
+
+    async def scene() -> tuple[Any, servers.Server]:
+        async with serving(always(answer(200, b"picture"))) as server:
+            urls = [f"{server.url}a.png", "http://169.254.169.254/latest/meta-data/b.png", f"{server.url}c.png"]
+            job_id = log.submit(jobs.spec("attachments", urls)).job_id
+            await asyncio.to_thread(run_all, log, jobs, {"one": job_id}, {"completed", "failed", "paused"})
+            return log.job(job_id), server
+
+    job, server = servers.run(scene())
+
+    assert (job.status, job.outcome, job.skipped) == ("completed", "with-warnings", 1)
+    assert [asked.line.split()[1] for asked in server.asked] == ["/a.png", "/c.png"]
+    [skipped] = [event for event in log.store.read(job.id) if event.topic == "joblog.job.unit-skipped"]
+    assert b"destination-refused" in skipped.state
 
 
 def test_a_retry_after_is_the_stored_instant_and_closes_the_gate_for_every_job(log: JobLog) -> None:

@@ -45,6 +45,20 @@ def given(behaviour: Behaviour, **options: object) -> Response:
     return result
 
 
+@pytest.mark.parametrize(
+    ("status", "text", "kind"),
+    [
+        (503, b"550 5.1.1 permanent failure: never try again", RetryLater),
+        (408, b"403 Forbidden: your account is closed", RetryLater),
+        (400, b"429 Too Many Requests, please try again later", Fatal),
+        (422, b"503 Service Unavailable; retry-after: 10", Fatal),
+    ],
+)
+def test_the_text_of_an_answer_changes_nothing(status: int, text: bytes, kind: type[OperationError]) -> None:
+    """RTY-11: neither into a verdict nor out of one."""
+    assert type(ended(always(answer(status, text)))) is kind
+
+
 # -- answers as they should be ---------------------------------------------------------------------------------------
 
 
