@@ -76,9 +76,11 @@ def test_a_process_that_rebuilds_all_the_time_disturbs_nobody(database: Backend,
 
     workers = [Side(lambda log=log, end=end: work(log, end)) for log, end in zip((log, other), done, strict=True)]  # type: ignore[misc]
     readers = Side(lambda: read(reader, done[0]))
-    units = sum(worker.result() for worker in workers)
-    stop.touch()
-    code, rebuilds = children.end(child)
+    try:
+        units = sum(worker.result() for worker in workers)
+    finally:
+        stop.touch()
+        code, rebuilds = children.end(child)
 
     assert (code, units) == (0, JOBS * 5)
     assert readers.result() > 0

@@ -44,6 +44,11 @@ logger = logging.getLogger(__name__)
 #: Answers to a takeover that came too late: the holder or another reaper was there first.
 _TAKEN_BY_OTHERS: Final = (LeaseLostError, LeaseHeldError, WrongStateError, VersionConflictError)
 
+_TRIES: Final = 4  #: of a claim that met locks or rows that did not fit
+_SWITCHES: Final = (
+    20  #: of job tables that a claim follows: others may rebuild one after the other while it waits for its turn
+)
+
 _Claim = tuple["JobRow", Append, Token]
 
 
@@ -125,24 +130,27 @@ def _claim_append(log: JobLog, row: JobRow, worker: str, now: int, presence: str
 def _claim_transaction(
     log: JobLog, query: ClaimQuery, attempt: Callable[[], tuple[list[Append], int]]
 ) -> tuple[list[Append], int]:
-    for last_try in (False, False, False, True):
+    left, switches = _TRIES, _SWITCHES
+    while True:
         try:
             return log.busy.run(attempt)
-        except (GenerationChangedError, EpochChangedError):
-            if last_try:
+        except (GenerationChangedError, EpochChangedError):  # no try of its own: nothing was wrong with the rows
+            switches -= 1
+            if not switches:
                 raise
             log.writer.refresh()
         except LockedError as error:
-            if last_try:
+            left -= 1
+            if not left:
                 raise StoreBusyError(str(error)) from error
         except ConflictError as error:
-            if last_try:
+            left -= 1
+            if not left:
                 raise StoreBusyError(f"the claim index does not fit the log: {error}") from error
             before = log.writer.generation
             log.writer.refresh()
             if log.writer.generation == before:  # else it was the old rows that did not fit
                 repair.stale_rows(log.store, log.mapper, query, before)
-    raise AssertionError  # pragma: no cover - the loop returns or raises
 
 
 def _is_ours(log: JobLog, append: Append) -> bool:
