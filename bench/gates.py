@@ -25,20 +25,7 @@ for folder in (ROOT / "src", ROOT):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
-LEDGER = ROOT / "docs" / "evidence.jsonl"
-KINDS = ("sqlite", "postgresql")
-
-
-@contextmanager
-def database(kind):
-    from tests import postgres_server as servers
-
-    if kind == "postgresql":
-        with servers.fresh_database() as url:
-            yield url
-        return
-    with tempfile.TemporaryDirectory(prefix="joblog-gates-") as folder:
-        yield f"sqlite:///{folder}/log.db"
+from bench.scale import KINDS, database, keep
 
 
 def crowd(kind, size):
@@ -111,12 +98,11 @@ def main():
     for part in PARTS if given.part == "all" else [given.part]:
         run, size = PARTS[part]
         for kind in [given.kind] if given.kind else KINDS:
+            began = time.monotonic()
             figures = run(kind, given.size or size)
-            line = {"rig": f"gates-{part}", "database": kind, **figures}
-            print(json.dumps(line), flush=True)
+            print(f"gates-{part}-{kind}: {json.dumps(figures)}", flush=True)
             if given.ledger:
-                with LEDGER.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(line) + "\n")
+                keep(f"gates-{part}-{kind}", figures, [], time.monotonic() - began, 1)
 
 
 if __name__ == "__main__":
