@@ -5,7 +5,7 @@ READY := .venv/ready
 export PYTHONPATH := src
 
 .DEFAULT_GOAL := help
-.PHONY: help run test browser check bench campaign faults model lock clean
+.PHONY: help run test check bench campaign faults model lock clean
 
 help: ## say what there is
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1: /p' Makefile | awk -F': ' '{ printf "make %-9s %s\n", $$1, $$2 }'
@@ -17,11 +17,9 @@ run: $(READY) ## start the demonstration
 ROOMY := $(shell [ "$$(df -Pk /dev/shm 2> /dev/null | awk 'END { print $$4 }')" -gt 4000000 ] 2> /dev/null && echo /dev/shm)
 test faults: export TMPDIR := $(or $(TMPDIR),$(ROOMY),/tmp)
 
-test: $(READY) browser ## run the tests, on SQLite and on a PostgreSQL of their own
+test: $(READY) ## run the tests, on SQLite and on a PostgreSQL of their own
+	@tests/bring.sh chromium curl node strace
 	$(BIN)/python -m pytest -n 2 $(ARGS)
-
-browser: $(READY) ## bring a Chromium for the tests of the page, where there is none
-	@tests/browser/bring.sh
 
 check: $(READY) ## formatting, lint, types, and which package may import which
 	$(BIN)/ruff format --check
@@ -34,12 +32,15 @@ bench: $(READY) ## measure: what users wait for (W0-W7), then appends and claims
 	$(BIN)/python bench/run.py $(ARGS)
 
 campaign: $(READY) ## break everything for hours (kills, power cuts, networks)
+	@tests/bring.sh strace
 	$(BIN)/python -m tests.faults.campaign $(ARGS)
 
 faults: $(READY) ## break everything for the minutes that a merge may take
+	@tests/bring.sh strace
 	$(BIN)/python -m tests.faults.campaign --profile merge
 
-model: ## check the model of leases and fencing (needs spin and a C compiler)
+model: ## check the model of leases and fencing
+	@tests/bring.sh spin cc
 	tests/model/check.sh
 
 lock: $(READY) ## pin again what pyproject.toml asks for, at the newest versions

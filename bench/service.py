@@ -30,10 +30,8 @@ for folder in (ROOT / "src", ROOT):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from bench.scale import database, keep
 
-LEDGER = ROOT / "docs" / "evidence.jsonl"
 LONGEST_PAGE = 20.0  #: milliseconds, 95th percentile of each route
 LEAST_RATIO = 0.5  #: to the bare handler
 FOLLOWERS, MESSAGES = 200, 10
@@ -41,19 +39,6 @@ FOLLOWERS, MESSAGES = 200, 10
 
 def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
-
-
-@contextmanager
-def database(kind: str) -> Iterator[str]:
-    """An empty database on the disk."""
-    from tests import postgres_server as servers
-
-    if kind == "postgresql":
-        with servers.fresh_database() as url:
-            yield url
-        return
-    with tempfile.TemporaryDirectory(prefix="joblog-bench-") as folder:
-        yield f"sqlite:///{folder}/log.db"
 
 
 def admitted(url: str) -> str:
@@ -129,32 +114,6 @@ def streams(kind: str, chosen: argparse.Namespace) -> tuple[dict[str, Any], list
     return found, wrong
 
 
-# -- the ledger --------------------------------------------------------------------------------------------------------
-
-
-def keep(name: str, figures: dict[str, Any], wrong: list[str], seconds: float) -> None:
-    from bench.report import machine
-
-    about = machine()
-    git = ("git", "-C", str(ROOT))
-    head = subprocess.run((*git, "rev-parse", "--short=12", "HEAD"), capture_output=True, text=True, check=False)
-    dirty = subprocess.run((*git, "status", "--porcelain"), capture_output=True, text=True, check=False)
-    line = {
-        "date": about["date"],
-        "commit": head.stdout.strip() + ("+" if dirty.stdout.strip() else ""),
-        "campaign": name,
-        "runs": 1,
-        "faults": {},
-        "violations": 0,
-        "failed": int(bool(wrong)),
-        "counts": figures,
-        "seconds": round(seconds, 1),
-        "machine": f"{about['machine']}, Python {about['python']}, SQLite {about['sqlite']}, load {about['load']}",
-    }
-    with LEDGER.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(line) + "\n")
-
-
 PARTS = {"rates": rates, "pages": pages, "streams": streams}
 
 
@@ -184,7 +143,7 @@ def main() -> int:
                 )
                 failed = failed or bool(wrong)
                 if chosen.ledger:
-                    keep(name, figures, wrong, seconds)
+                    keep(name, figures, wrong, seconds, 1)
     finally:
         postgres_server.release()
     return 1 if failed else 0

@@ -13,6 +13,7 @@ import aiohttp
 import orjson
 from aiohttp import web
 
+from bench.slow_clients import unchanged
 from joblog.api import shapes
 from joblog.api.http.server import Bind, HttpServer
 from joblog.domain.spec import JobSpec
@@ -84,15 +85,7 @@ async def load(seconds: float, one) -> tuple[float, float]:
 
 async def poller(port: int, token: str, job_id: str):
     """Polls of a job that has not changed, on plain connections: aiohttp's client gives one up after each 304."""
-    lines = (
-        f"GET /api/v1/jobs/{job_id} HTTP/1.1",
-        "Host: x",
-        f"Authorization: Bearer {token}",
-        'If-None-Match: "v1"',
-        "",
-        "",
-    )
-    raw = "\r\n".join(lines).encode()
+    raw = unchanged(token, job_id)
     ends = [await asyncio.open_connection("127.0.0.1", port) for _ in range(CLIENTS)]
 
     async def poll(number: int) -> None:

@@ -70,7 +70,8 @@ def p99(spent: list[list[float]]) -> float:
     return whole[int(len(whole) * 0.99)] * 1000
 
 
-async def main(port: int, token: str, job_id: str) -> None:
+def unchanged(token: str, job_id: str) -> bytes:
+    """A request for a job that its client has already, as bytes."""
     lines = (
         f"GET /api/v1/jobs/{job_id} HTTP/1.1",
         "Host: x",
@@ -79,7 +80,11 @@ async def main(port: int, token: str, job_id: str) -> None:
         "",
         "",
     )
-    raw = "\r\n".join(lines).encode()
+    return "\r\n".join(lines).encode()
+
+
+async def main(port: int, token: str, job_id: str) -> None:
+    raw = unchanged(token, job_id)
     before = p99(await asyncio.gather(*(polled(port, raw, 8) for _ in range(10))))
     slow = [closed(port, drips=bool(number % 2)) for number in range(2 * EACH)]
     *spent, gone = await asyncio.gather(*(polled(port, raw, 12) for _ in range(10)), asyncio.gather(*slow))

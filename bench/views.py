@@ -17,6 +17,7 @@ from uuid import UUID
 
 from bench.databases import KINDS, pair
 from bench.report import machine
+from bench.scale import keep
 
 JOBS_SIDE_BY_SIDE = 200  #: lives are interleaved, as those of a real log
 TIMES = 20
@@ -204,26 +205,6 @@ def measure(kind, events):
     return figures
 
 
-def keep(kind, events, figures, seconds):
-    """A line of the ledger."""
-    from tests.faults.campaign import LEDGER, commit
-
-    said = machine()
-    counts = {"events": events, **figures}
-    about = f"{said['machine']}, Python {said['python']}, SQLite {said['sqlite']}, load {said['load']}"
-    entry = {"date": said["date"], "commit": commit(), "campaign": f"bench-views-{kind}", "seeds": [1, 1], "runs": 1}
-    entry |= {
-        "faults": {},
-        "violations": 0,
-        "failed": 0,
-        "counts": counts,
-        "seconds": round(seconds, 1),
-        "machine": about,
-    }
-    with LEDGER.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(entry) + "\n")
-
-
 def main(given):
     """As the command line says."""
     words = [word for word in given if word != "--ledger"]
@@ -233,7 +214,7 @@ def main(given):
         began = time.perf_counter()
         figures = measure(kind, events)
         if "--ledger" in given:
-            keep(kind, events, figures, time.perf_counter() - began)
+            keep(f"bench-views-{kind}", {"events": events, **figures}, [], time.perf_counter() - began, 1)
 
 
 if __name__ == "__main__":

@@ -214,41 +214,32 @@ def slow(run: SyncRun, args: dict[str, Any]) -> int:
 
 
 ASKED = jobs.gate("asked", slots=4, spacing=0.12)
+ASKED_STRICTLY = jobs.gate("asked-strictly", spacing=0.06, one_by_one=True)
+
+
+def _asking(run: SyncRun, gate: str, port: int) -> int:
+    def request() -> int:
+        with run.gate(gate) as turn:
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+            try:
+                connection.request("POST", "/", headers={"X-Turn": turn.at.isoformat()})
+                return connection.getresponse().status
+            finally:
+                connection.close()
+
+    return run.step("request", request)
 
 
 @jobs.job("ask", gate=ASKED)
 def ask(run: SyncRun, args: dict[str, Any]) -> int:
     """One request to a provider, which is told the instant at which it was let go."""
-
-    def request() -> int:
-        with run.gate(ASKED) as turn:
-            connection = http.client.HTTPConnection("127.0.0.1", args["port"], timeout=30)
-            try:
-                connection.request("POST", "/", headers={"X-Turn": turn.at.isoformat()})
-                return connection.getresponse().status
-            finally:
-                connection.close()
-
-    return run.step("request", request)
-
-
-ASKED_STRICTLY = jobs.gate("asked-strictly", spacing=0.06, one_by_one=True)
+    return _asking(run, ASKED, args["port"])
 
 
 @jobs.job("ask-strictly", gate=ASKED_STRICTLY)
 def ask_strictly(run: SyncRun, args: dict[str, Any]) -> int:
     """As ``ask``, at a gate that lets no two requests arrive closer than its spacing."""
-
-    def request() -> int:
-        with run.gate(ASKED_STRICTLY) as turn:
-            connection = http.client.HTTPConnection("127.0.0.1", args["port"], timeout=30)
-            try:
-                connection.request("POST", "/", headers={"X-Turn": turn.at.isoformat()})
-                return connection.getresponse().status
-            finally:
-                connection.close()
-
-    return run.step("request", request)
+    return _asking(run, ASKED_STRICTLY, args["port"])
 
 
 if armed := os.environ.get("JOBLOG_TEST_ARMED"):  # a worker that is started by its own command

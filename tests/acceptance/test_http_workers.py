@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,12 +21,6 @@ DOCS = Path(__file__).parents[2] / "docs"
 UNITS = 6
 LINES = [f"line {number}" for number in range(UNITS * 10 - 3)]
 LANGUAGES = {"sh": ["sh", str(DOCS / "worker.sh")], "node": ["node", str(DOCS / "worker.mjs")]}
-#: What each needs of the machine besides; CI has both, elsewhere the summary says what was left out.
-NEEDS = {"sh": "curl", "node": "node"}
-TRIED = [
-    pytest.param(language, marks=pytest.mark.skipif(shutil.which(need) is None, reason=f"needs {need}: install it"))
-    for language, need in NEEDS.items()
-]
 
 
 class Import:
@@ -72,7 +65,7 @@ def site(database_url: str, tmp_path: Path) -> Iterator[Import]:
         yield Import(log, server.port, tmp_path)
 
 
-@pytest.mark.parametrize("language", TRIED)
+@pytest.mark.parametrize("language", LANGUAGES)
 def test_a_worker_in_any_language_imports_a_file_and_survives_a_kill(site: Import, language: str) -> None:
     with site.worker(language, "first", slow="0.3") as first:
         until(lambda: site.done >= 2)
@@ -91,7 +84,7 @@ def test_a_worker_in_any_language_imports_a_file_and_survives_a_kill(site: Impor
     assert 2 <= before < UNITS
 
 
-@pytest.mark.parametrize("language", TRIED)
+@pytest.mark.parametrize("language", LANGUAGES)
 def test_a_worker_in_any_language_stops_at_its_boundary_when_an_operator_asks(site: Import, language: str) -> None:
     with site.worker(language, "only", slow="0.3") as worker:
         until(lambda: site.done >= 1)

@@ -30,4 +30,4 @@ def is_there() -> bool:
 def needed() -> None:
     """Fail, and say what to do."""
     if not is_there():
-        pytest.fail(f"no browser: none of {', '.join(NAMES)} is on the path; `make browser` brings one", pytrace=False)
+        pytest.fail(f"no browser: none of {', '.join(NAMES)} is on the path; `make test` brings one", pytrace=False)

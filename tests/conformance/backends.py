@@ -1,6 +1,7 @@
 """The three kinds of store behind one handle: what a test does to a store from outside, it does through here."""
 
 import sqlite3
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -19,7 +20,7 @@ from joblog.workers.commands.log import JobLog
 from tests.clocks import DatabaseClock, MovedClock, connect
 
 
-class Backend:
+class Backend(ABC):
     """A place for one log, its clock, and what a stranger may do to it."""
 
     kind: str
@@ -50,25 +51,25 @@ class Backend:
         for log in self._logs:
             log.close()
 
+    @abstractmethod
     def lost(self) -> BaseException:
         """What the store meets when the connection is gone and the answer with it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def spoil(self, job_id: UUID, **columns: Any) -> None:
         """Make the job's row say something else than the log."""
-        raise NotImplementedError
 
+    @abstractmethod
     def switch_generation(self) -> None:
         """Switch to the other job table, as a rebuild does at its end."""
-        raise NotImplementedError
 
+    @abstractmethod
     def slip_in(self, append: Append) -> None:
         """Write the events of *append* behind the back of the log."""
-        raise NotImplementedError
 
+    @abstractmethod
     def count(self, table: str) -> int:
         """How many rows *table* has."""
-        raise NotImplementedError
 
 
 class MemoryBackend(Backend):
@@ -109,10 +110,10 @@ class MemoryBackend(Backend):
         return sizes[table]
 
 
-class SqlBackend(Backend):
+class SqlBackend(Backend, ABC):
+    @abstractmethod
     def run(self, sql: str, *values: Any) -> list[Any]:
         """Run *sql* on a connection of a stranger; ``?`` stands for a value."""
-        raise NotImplementedError
 
     def to_id(self, job_id: UUID) -> Any:
         return job_id

@@ -235,12 +235,7 @@ def run(
 ) -> Report:
     """Kill until *kills* have been proven."""
     small()
-    chance = random.Random(report.seed)
-    with rig.timed(report):
-        while report.fired.total() < kills and not report.failed:
-            with make() as place:
-                _live(report, place, chance, min(life, kills - report.fired.total()))
-    return report
+    return rig.lives(report, make, _live, kills=kills, life=life)
 
 
 def _live(report: Report, place: Place, chance: random.Random, count: int) -> None:

@@ -63,7 +63,7 @@ async def slow(run: Run, args: dict[str, Any]) -> int:
     """Is still at work when its worker is told to stop."""
     for number in range(3 * UNITS):
         await run.step(f"s{number}", effect, args, run.job_id, f"step:s{number}")
-        await asyncio.sleep(PAUSE)
+        await asyncio.to_thread(run._book.control.wait, PAUSE)
     return 3 * UNITS
 
 

@@ -1,6 +1,7 @@
 """What the rigs share: children that are forked and reaped within a bound, a scratch folder, and the report."""
 
 import os
+import random
 import select
 import shutil
 import signal
@@ -10,11 +11,12 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TypeVar
 
+P = TypeVar("P")
 ROOT: Final = Path(__file__).parents[2]
 KEPT: Final = ROOT / "build" / "faults"  #: what a failed run leaves behind
 LONGEST: Final = 3000  #: characters of a violation
@@ -68,6 +70,23 @@ def scratch(prefix: str = "joblog-faults-") -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def lives(
+    report: Report,
+    make: Callable[[], AbstractContextManager[P]],
+    live: Callable[[Report, P, random.Random, int], None],
+    *,
+    kills: int,
+    life: int,
+) -> Report:
+    """One place after another, at most *life* kills in each, until *kills* have been proven or something was found."""
+    chance = random.Random(report.seed)
+    with timed(report):
+        while report.fired.total() < kills and not report.failed:
+            with make() as place:
+                live(report, place, chance, min(life, kills - report.fired.total()))
+    return report
 
 
 def keep(folder: Path, name: str) -> Path:

@@ -12,7 +12,6 @@ from tests.faults.campaign import start_shard
 from tests.faults.power_rig import Disk, NotAvailableError, Op, parse
 
 pytestmark = pytest.mark.faults
-needs_strace = pytest.mark.skipif(shutil.which("strace") is None, reason=power_rig.NEEDS)
 PLACE = Path("/place")
 DB = "".join(f"\\x{byte:02x}" for byte in b"/place/log.db")
 JOURNAL = "".join(f"\\x{byte:02x}" for byte in b"/place/journal")
@@ -93,7 +92,6 @@ def test_a_machine_without_strace_is_told_what_is_missing(monkeypatch: pytest.Mo
         power_rig.record(tmp_path / "r", 1)
 
 
-@needs_strace
 def test_no_cut_loses_what_was_acknowledged() -> None:
     report = start_shard("power-cuts", seed=5, count=80)
 
@@ -104,7 +102,6 @@ def test_no_cut_loses_what_was_acknowledged() -> None:
     assert report.counts["sync"] > 20
 
 
-@needs_strace
 def test_what_a_weaker_setting_loses_is_found() -> None:
     report = start_shard("power-proof", seed=5, count=40)
 

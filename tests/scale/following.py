@@ -99,16 +99,20 @@ def run_reader(pipe: Connection, url: str) -> None:
 
 def run_writer(pipe: Connection, url: str, seed: int, events: int) -> None:
     """Complete units in groups of random size, with random delays, until the log has so many events."""
-    chance = random.Random(seed)
+    chance, tick = random.Random(seed), Event()
     log = JobLog.open(url, leases=LEASES)
+
+    def be_slow() -> None:
+        tick.wait(chance.random() * LONGEST_DELAY / 2)
+
     if log.store.dialect == "sqlite":
-        failpoint.arm("append.before_commit", lambda: time.sleep(chance.random() * LONGEST_DELAY / 2))  # noqa: TID251
+        failpoint.arm("append.before_commit", be_slow)
     queue = f"writer-{seed}"
     log.submit_many(JobSpec("scale", {"n": n}, key=f"{seed}-{n}", queue=queue) for n in range(JOBS))
     held: list[Any] = []
     while len(held) < JOBS:
         held += log.claim(queue, queues=[queue], limit=JOBS)
-    position, n, tick = 0, 0, Event()
+    position, n = 0, 0
     while position < events:
         if log.store.dialect == "postgresql" and chance.random() < 0.1:
             _commit_slowly(log, chance.randrange(3000))

@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from tests.workers.outbound.servers import drip
+
 USUAL = {
     "greeting": "220 mail.example.com ESMTP",
     "EHLO": "250-mail.example.com\n250-AUTH PLAIN LOGIN\n250 STARTTLS",
@@ -110,9 +112,6 @@ async def _say(reply: str, writer: asyncio.StreamWriter) -> None:
         writer.close()
         raise _HangupError
     if reply == "drip":
-        while True:
-            writer.write(b"250-x\r\n")
-            await writer.drain()
-            await asyncio.sleep(0.005)
+        await drip(writer, b"250-x\r\n", 0.005)
     writer.write("".join(f"{line}\r\n" for line in reply.split("\n")).encode("utf-8", "surrogateescape"))
     await writer.drain()

@@ -146,12 +146,22 @@ def for_ever(first: bytes, again: bytes, *, every: float = 0.0) -> Behaviour:
 
     async def behave(_: Asked, writer: asyncio.StreamWriter) -> None:
         writer.write(first)
-        while not writer.is_closing():
-            writer.write(again)
-            await writer.drain()
-            await asyncio.sleep(every)
+        await drip(writer, again, every)
 
     return behave
+
+
+async def drip(writer: asyncio.StreamWriter, piece: bytes, every: float) -> None:
+    """Send *piece* now and each *every* seconds, until the peer hangs up."""
+    gone = asyncio.ensure_future(writer.wait_closed())
+    try:
+        while not gone.done():
+            writer.write(piece)
+            await writer.drain()
+            await asyncio.wait({gone}, timeout=every)
+        await gone
+    finally:
+        gone.cancel()
 
 
 async def silent(_: Asked, writer: asyncio.StreamWriter) -> None:
