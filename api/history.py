@@ -96,13 +96,3 @@ def events(log: JobLog, job_id: UUID) -> Iterator[LoggedEvent]:
     while page := inspection.stream(log.store, job_id, after=after, limit=_PAGE):
         yield from page
         after = page[-1].version
-
-
-def event_line(log: JobLog, event: LoggedEvent, now: datetime) -> str:
-    """An event of a job with its place, for people."""
-    return f"{event.position:>8} {event.version:>6}  {turn(log, event, now).line(now)}"
-
-
-def log_line(log: JobLog, event: LoggedEvent, now: datetime) -> str:
-    """An event of the whole log, for people: which job or queue, and what happened to it."""
-    return f"{event.position:>8}  {str(event.stream_id)[:8]}  {turn(log, event, now).line(now)}"

@@ -11,7 +11,7 @@ from ..projections import queries
 from . import shapes
 from .cursors import Place, decode, encode
 from .http.errors import ViewBehindError
-from .text import iso
+from .text import iso, moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +47,13 @@ def position_of(log: JobLog, text: str) -> int:
     standing = log.store.views.standings().get("versions")
     known = 0 if standing is None else standing.position
     if not text.isascii() or not text.isdecimal():
-        return queries.position_at(log.store, _instant(text, log.now()))
+        instant = _instant(text, log.now())
+        following = queries.next_at(log.store, known)
+        if following is not None and moment(following) <= instant:
+            raise ViewBehindError(
+                f"job versions are known up to position {known}, which is before that instant; try again"
+            )
+        return queries.position_at(log.store, instant)
     position, head = int(text[:19]), log.store.head()
     if position > head:
         raise InvalidFieldError("at", f"the log ends at {head}", "give a position that there was")

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from ..domain.errors import StoreError
 from .append import EventRow
+from .placed import placed
 from .sql_store import SqlStore
 from .store import LeaseRow, LoggedEvent
 from .views import VIEW_FOLLOWERS
@@ -63,7 +64,7 @@ class Ready(NamedTuple):
 def _rows(store: Store, sql: str, *params: Any) -> list[Any]:
     if not isinstance(store, SqlStore):
         raise StoreError("only a log in a database can be inspected")
-    return store.sql_rows(sql if store.dialect == "sqlite" else sql.replace("?", "%s"), params)
+    return store.sql_rows(placed(sql, store.dialect), params)
 
 
 def _id(store: Store, job_id: UUID) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from .failpoint import failpoint
+from .placed import placed
 from .sql_store import SqlStore
 from .store import ConflictError, LoggedEvent
 
@@ -118,7 +119,7 @@ class SqlProofs:
         self._hashes = _sure("hashes", "blob") if store.dialect == "sqlite" else "hashes"
 
     def _sql(self, sql: str) -> str:
-        return sql if self._store.dialect == "sqlite" else sql.replace("?", "%s")
+        return placed(sql, self._store.dialect)
 
     def _rows(self, sql: str, *values: Any) -> list[Any]:
         return self._store.sql_rows(self._sql(sql), values)

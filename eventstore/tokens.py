@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..domain.errors import StoreError
+from .placed import placed
 from .sql_store import SqlStore
 
 if TYPE_CHECKING:
@@ -39,27 +40,32 @@ def _of(store: Store) -> SqlStore:
     return store
 
 
-def _sql(store: Store, text: str) -> str:
-    return text if store.dialect == "sqlite" else text.replace("?", "%s")
-
-
 def _write(store: Store, text: str, *params: Any) -> int:
     mine = _of(store)
     with mine.writing("claim") as cursor:
-        cursor.execute(_sql(store, text), params)
+        cursor.execute(placed(text, store.dialect), params)
         return int(cursor.rowcount)
 
 
 def find(store: Store, token_id: str) -> TokenRow | None:
     """One of them by its public part."""
-    found = _of(store).sql_rows(_sql(store, f"SELECT {_COLUMNS} FROM tokens WHERE id = ?"), (token_id,))
+    found = _of(store).sql_rows(placed(f"SELECT {_COLUMNS} FROM tokens WHERE id = ?", store.dialect), (token_id,))
     return TokenRow(*found[0]) if found else None
+
+
+def may(store: Store, token_id: str, scope: str) -> bool:
+    """Whether a token still opens *scope*: asked anew right before an effect (CTL-07)."""
+    row = find(store, token_id)
+    # Each command asks, and the store's time is a question of its own: only where an end is set.
+    if row is None or not row.is_live(0 if row.expires_at is None else store.now()):
+        return False
+    return bool({scope, "admin"} & {*row.scopes.split()})
 
 
 def listed(store: Store, purpose: str, *, limit: int = 1000) -> list[TokenRow]:
     """All of one purpose, by name."""
     sql = f"SELECT {_COLUMNS} FROM tokens WHERE purpose = ? ORDER BY name, created_at, id LIMIT ?"
-    return [TokenRow(*row) for row in _of(store).sql_rows(_sql(store, sql), (purpose, limit))]
+    return [TokenRow(*row) for row in _of(store).sql_rows(placed(sql, store.dialect), (purpose, limit))]
 
 
 def add(store: Store, row: TokenRow) -> None:

@@ -115,14 +115,15 @@ class _WatchingWaker(Waker, ABC):
         with suppress(BlockingIOError):  # it has rung often enough
             self._bell.send(b"!")
 
-    def _wait_for(self, descriptor: int) -> None:
-        """Until there is something to read, the bell rings, or the polling floor is reached."""
+    def _wait_for(self, descriptor: int) -> bool:
+        """Until there is something to read, the bell rings (True), or the polling floor is reached (False)."""
         with selectors.DefaultSelector() as waiting:
             waiting.register(descriptor, selectors.EVENT_READ)
             waiting.register(self._rung, selectors.EVENT_READ)
             found = waiting.select(POLL_SECONDS if self.has_floor else SILENT_SECONDS)
         if any(key.fileobj is self._rung for key, _ in found):
             self._rung.recv(4096)
+        return bool(found)
 
     @abstractmethod
     def _run(self) -> None:
@@ -161,9 +162,11 @@ class FileWaker(_WatchingWaker):
     def _be_told(self, watch: FileWatch) -> None:
         self.wake_all()  # for what was appended before
         while not self._stopped.is_set():
-            self._wait_for(watch.fileno())
+            told = self._wait_for(watch.fileno())
             if not watch.has_changed():
                 self.wake_all(seen=False)
+                if told:  # a neighbour of the file may be written all the time
+                    self._stopped.wait(STAT_SECONDS)
                 continue
             self.wake_all()
             self._stopped.wait(FSYNC_SECONDS)

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ..domain.events import Submitted
 from . import verify
 from .rebuild import Progress
 from .view_verify import verify as verify_view
 from .views import VIEWS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from ..eventstore.mapper import OrjsonMapper
     from ..eventstore.store import Store
-    from .verify import Difference
     from .view_verify import RowDifference
 
     Report = Callable[[Progress], None]
 
 JOBS: Final = "jobs"
 TOLD: Final = 100  #: differences that are told; the others are counted
-_PAGE: Final = 500
 
 
 def compare(
@@ -48,31 +45,19 @@ def compare(
 
 def _jobs(store: Store, mapper: OrjsonMapper, *, units: bool, report: Report) -> dict[str, Any]:
     told: list[dict[str, Any]] = []
-    jobs, count = [0], 0
-    for one in _differences(store, mapper, jobs, units=units, report=report):
+    count = jobs = 0
+
+    def passed(position: int, found: int) -> None:
+        nonlocal jobs
+        jobs += found
+        report(Progress(position, max(store.head(), position)))
+
+    for one in verify.row_differences(store, mapper, units=units, passed=passed):
         count += 1
         if len(told) < TOLD:
             sides = {"stored": _plain(one.stored), "log": _plain(one.folded)}
             told.append({"job": str(one.job_id), "what": one.what} | sides)
-    return {"name": JOBS, "position": store.head(), "rows": jobs[0], "differences": count, "items": told}
-
-
-def _differences(
-    store: Store, mapper: OrjsonMapper, jobs: list[int], *, units: bool, report: Report
-) -> Iterator[Difference]:
-    position, head = 0, store.head()
-    while page := store.log(position, _PAGE, topics=(Submitted.TOPIC,)):
-        for logged in page:
-            row = store.job(logged.stream_id)
-            if row is None:
-                yield verify.Difference(logged.stream_id, "row", None, "a submitted job")
-            else:
-                yield from verify.compare_row(store, mapper, row)
-            if units:
-                yield from verify.unit_differences(store, mapper, logged.stream_id)
-        position = page[-1].position
-        jobs[0] += len(page)
-        report(Progress(position, max(head, position)))
+    return {"name": JOBS, "position": store.head(), "rows": jobs, "differences": count, "items": told}
 
 
 def _row(row: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -307,9 +307,15 @@ def lag(store: Store) -> list[Lag]:
 def _since(store: Store, position: int, now: int, head: int) -> float:
     if position >= head:
         return 0.0
-    [first] = store.log(position, 1)
-    try:
-        happened = micros(datetime.fromisoformat(orjson.loads(first.state)["timestamp"]))
-    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):  # somebody else's event, or an archived one
-        return 0.0
-    return max((now - happened) / 1_000_000, 0.0)
+    happened = next_at(store, position)
+    return 0.0 if happened is None else max((now - happened) / 1_000_000, 0.0)
+
+
+def next_at(store: Store, position: int) -> int | None:
+    """When the event behind *position* happened, in microseconds; None if there is none, or it does not say."""
+    for event in store.log(position, 1):
+        try:
+            return micros(datetime.fromisoformat(orjson.loads(event.state)["timestamp"]))
+        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):  # somebody else's event
+            return None
+    return None

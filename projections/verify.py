@@ -12,7 +12,7 @@ from ..eventstore.schema import HINTS
 from . import job_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ..eventstore.mapper import OrjsonMapper
     from ..eventstore.store import JobRow, Store
@@ -29,25 +29,34 @@ class Difference(NamedTuple):
     folded: Any
 
 
-def row_differences(store: Store, mapper: OrjsonMapper) -> Iterator[Difference]:
-    """Compare every job's row with the fold of its events up to the row's version; workers may run meanwhile."""
-    for job_id in _jobs(store):
-        row = store.job(job_id)
-        if row is None:
-            yield Difference(job_id, "row", None, "a submitted job")
-        else:
-            yield from compare_row(store, mapper, row)
+def row_differences(
+    store: Store,
+    mapper: OrjsonMapper,
+    *,
+    units: bool = False,
+    passed: Callable[[int, int], None] | None = None,
+) -> Iterator[Difference]:
+    """Compare every job's row with the fold of its events up to the row's version; workers may run meanwhile.
+
+    *units*: every stored unit result, too.  *passed* is told the position and how many jobs, after each page of them.
+    """
+    position = 0
+    while page := store.log(position, _PAGE, topics=(Submitted.TOPIC,)):
+        rows = store.jobs([logged.stream_id for logged in page])
+        for logged in page:
+            row = rows.get(logged.stream_id)
+            if row is None:
+                yield Difference(logged.stream_id, "row", None, "a submitted job")
+            else:
+                yield from compare_row(store, mapper, row)
+            if units:
+                yield from unit_differences(store, mapper, logged.stream_id)
+        position = page[-1].position
+        if passed is not None:
+            passed(position, len(page))
     for job_id in _rows(store):
         if store.position_of(job_id, 1) is None:
             yield Difference(job_id, "row", "a row", None)
-
-
-def _jobs(store: Store) -> Iterator[UUID]:
-    position = 0
-    while page := store.log(position, _PAGE, topics=(Submitted.TOPIC,)):
-        for logged in page:
-            yield logged.stream_id
-        position = page[-1].position
 
 
 def _rows(store: Store) -> Iterator[UUID]:

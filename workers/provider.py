@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from ..domain.errors import InvalidFieldError
 
 if TYPE_CHECKING:
     from ..eventstore.gates import GateLimits
     from .outbound.retry_after import ResetForm
-
-RESET_FORMS: Final = ("", "delta", "epoch", "epoch-ms", "rfc3339")
 
 
 class Provider(NamedTuple):
@@ -23,6 +21,9 @@ class Provider(NamedTuple):
 
 def checked_form(form: ResetForm) -> ResetForm:
     """Refuse what is no form of a reset header."""
-    if form not in RESET_FORMS:
-        raise InvalidFieldError("reset_form", f"{form!r} is none", f"give one of {', '.join(RESET_FORMS[1:])}")
+    from .outbound.retry_after import ResetForm as Forms
+
+    known = get_args(Forms)
+    if form not in known:
+        raise InvalidFieldError("reset_form", f"{form!r} is none", f"give one of {', '.join(filter(None, known))}")
     return form

@@ -48,17 +48,6 @@ class Batch(batch.BaseBatch[T], Generic[T]):
         else:
             await loop.run_in_executor(thread, block.__exit__, None, None, None)
 
-    async def commit(self, function: Callable[[sa.Connection], Any]) -> None:
-        """Call *function* with a connection, and commit what it writes with this batch.
-
-        As ``atomic``, in one go in a thread that the runs of a worker share: a connection for four, not for each.
-        """
-        await asyncio.get_running_loop().run_in_executor(self._run.readers, self._committed, function)
-
-    def _committed(self, function: Callable[[sa.Connection], Any]) -> None:
-        with transaction(self._book, self, self._into) as connection:
-            function(connection)
-
 
 class SyncBatch(batch.BaseBatch[T], Generic[T]):
     """A batch of a run in a thread."""

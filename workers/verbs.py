@@ -6,10 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..eventstore.failpoint import failpoint
-from .commands import drive
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Sequence
 
     from ..eventstore.append import Delivery
     from .run import Run
@@ -21,7 +20,7 @@ class Verbs:
     """Of one run."""
 
     def __init__(self, run: Run) -> None:
-        self._book, self._readers = run._book, run.readers  # noqa: SLF001 - two halves of one thing
+        self._book, self._readers, self._drive = run._book, run.readers, run._drive  # noqa: SLF001 - two halves of one thing
 
     def mark(self, name: str, otherwise: Any) -> Any:
         """Where *name* goes on, as the checkpoint has it."""
@@ -48,6 +47,3 @@ class Verbs:
         clients = self._book.clients
         assert clients is not None  # noqa: S101 - a run always has them
         return await clients.gathered(name, look).ask(question, self._readers)
-
-    async def _drive(self, script: Generator[Any, Any, R]) -> R:
-        return await drive.run_soon(script, self._book.log.writer, self._readers)

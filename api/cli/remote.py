@@ -186,8 +186,8 @@ class Remote:
         """The end of the log, or the beginning of a job."""
         if not job_id:
             return str(self._http.get("/api/v1/jobs?limit=1")["position"])
-        [first] = self._http.get(f"/api/v1/jobs/{job_id}/events?limit=1")["items"]
-        return str(first["position"] - 1)
+        items = self._http.get(f"/api/v1/jobs/{job_id}/events?limit=1")["items"]  # none of one in the outbox
+        return str(items[0]["position"] - 1) if items else "0"
 
     def _patient(self, path: str) -> Document:
         """No follower ends because a service restarts."""

@@ -94,15 +94,12 @@ def _consume(
     log: JobLog, name: str, start: TailStart, tell: Callable[[list[Document], datetime], None], *, follow: bool
 ) -> None:
     """Go on where the consumer has stopped; what is out is committed."""
-    from ...projections.feed.pages import Cursor
-
     named = _consumer(log, name)
     only = find_job(log, start.job) if start.job else None
     tail = Tail(log, named.committed, start, job=only)
     for page in tail.pages(follow=follow):
         tell(page.items, log.now())
-        named.commit(Cursor.parse(page.cursor))
-    named.commit(tail.cursor)
+        named.commit(tail.cursor)
 
 
 def _consumer(log: JobLog, name: str) -> Consumer:

@@ -43,6 +43,8 @@ def _follow(door: Door, document: Document, limit: float | None) -> Document:
             try:
                 job = door.job(document["id"])
             except (StoreBusyError, StoreUnavailableError):  # a job is not given up because a service restarts
+                if limit is not None and clock.monotonic() - began >= limit:
+                    raise
                 pause(_LOOK_SECONDS)
                 continue
             waited = clock.monotonic() - began

@@ -102,15 +102,16 @@ def _dry_run(call: Call, chosen: Chosen, ids: Any) -> dict[str, Any]:
     if ids is None and chosen.owner is None:
         standing = log.store.views.standings().get("counters")
         count, position = _counted(log, command, chosen), standing.position if standing else 0
+        total = {"value": count, "relation": "eq"}
     else:
         count, position = 0, log.store.head()
         for page in bulk.matching(log, command, chosen, ids):
             count += len(page)
             if count > _CEILING:
                 break
-    total = {"value": min(count, _CEILING), "relation": "gte"} if count > _CEILING and chosen.owner else None
-    made: dict[str, Any] = {"command": command, "total": total or {"value": count, "relation": "eq"}}
-    return made | {"examples": [shapes.of_row(row) for row in examples], "position": position}
+        total = {"value": min(count, _CEILING), "relation": "gte" if count > _CEILING else "eq"}
+    listed = [shapes.of_row(row) for row in examples]
+    return {"command": command, "total": total, "examples": listed, "position": position}
 
 
 def _counted(log: JobLog, command: str, chosen: Chosen) -> int:
@@ -186,7 +187,7 @@ class Chores:
         from ...workers.worker import Worker, WorkerSettings
 
         with self._lock:
-            if self._worker is not None or self._is_over:
+            if self._is_over or (self._thread is not None and self._thread.is_alive()):
                 return
             jobs = Jobs()
             chores.register(jobs)

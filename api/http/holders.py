@@ -10,9 +10,6 @@ from .route import Answer
 if TYPE_CHECKING:
     from .route import Call
 
-lease_documents = documents.leases
-worker_documents = documents.workers
-
 
 def list_queues(call: Call) -> Answer:
     """What waits and runs in each queue."""

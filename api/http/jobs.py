@@ -11,13 +11,11 @@ from .. import attempts, documents, job_list, past, shapes
 from .route import Answer, etag
 
 if TYPE_CHECKING:
-    from ...domain.job import Job
     from ...eventstore.store import JobRow
     from .route import Call
 
 _PRIVATE: Final = "private, no-cache"
 _FOREVER: Final = "private, max-age=31536000, immutable"
-unit_document = documents.unit
 
 
 def filters_of(call: Call) -> dict[str, Any] | None:
@@ -118,11 +116,6 @@ def _past_job(call: Call, row: JobRow) -> Answer:
         raise JobNotFoundError(row["id"])
     headers = {"Cache-Control": _FOREVER if call.query.at.isdecimal() else _PRIVATE}
     return Answer(made, headers=headers)
-
-
-def replayed(call: Call, row: JobRow) -> Job | None:
-    """The job as its events tell it; None if newer code wrote some."""
-    return documents.replayed(call.log, row)
 
 
 def job_events(call: Call) -> Answer:

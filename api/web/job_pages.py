@@ -57,7 +57,8 @@ def jobs_page(call: Call) -> Answer:
         "filters": filters,
         "filtered": any(filters.values()) or query.id is not None,
         "statuses": [status.value for status in Status],
-        "facets": facets.facets(call, filters) if filters else None,
+        # names of others are no more told than their numbers
+        "facets": facets.facets(call, filters) if filters and not call.principal.owner else None,
         "known": _known(call),
         "url": facets.url,
         "left": seconds_left(call),
@@ -65,18 +66,12 @@ def jobs_page(call: Call) -> Answer:
     }
     if query.at:
         return page(call, "jobs_past.html", **common, **_past(call, filters))
-    listed = JobList(call)
-    rows = listed.rows
     if query.id:
         rows = job_list.beginning(call.log, query.id.replace("-", ""), call.principal.sees, limit=query.limit)
-    return page(
-        call,
-        "jobs.html",
-        **common,
-        jobs=rows,
-        next=None if query.id or listed.next is None else listed.url(listed.next),
-        previous=None if query.id or listed.previous is None else listed.url(listed.previous),
-    )
+        return page(call, "jobs.html", **common, jobs=rows, next=None, previous=None)
+    listed = JobList(call)
+    following, previous = (None if one is None else listed.url(one) for one in (listed.next, listed.previous))
+    return page(call, "jobs.html", **common, jobs=listed.rows, next=following, previous=previous)
 
 
 def _known(call: Call) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ...domain import events, gate, log_events, queue, recovery, security
@@ -91,8 +90,7 @@ def create_token_page(call: Call) -> Answer:
         name=form.name, scopes=form.scope, now=now, tenant=form.tenant, owner=form.owner, expires_at=ends
     )
     tokens.add(store, row)
-    shown = replace(call, query=None)
-    return _admin(shown, secret=secret, name=row.name)
+    return _admin(call, secret=secret, name=row.name)
 
 
 def revoke_token_page(call: Call) -> Answer:

@@ -7,6 +7,7 @@ from pathlib import Path
 from threading import Event, Semaphore
 
 import pytest
+from sqlalchemy.engine import make_url
 
 from joblog.eventstore import wake
 from joblog.eventstore.inotify import FileWatch
@@ -132,6 +133,22 @@ def test_another_process_is_heard_with_and_without_the_kernel(
         other.writer.append(an_append())
 
         assert heard.wait(BOUND)
+
+
+def test_a_neighbour_that_is_written_all_the_time_wakes_nobody_all_the_time(
+    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wake, "STAT_SECONDS", 1000.0)
+    with JobLog.open(sqlite_url) as log:
+        woken = Semaphore(0)
+        log.waker.subscribe(woken.release)
+        assert woken.acquire(timeout=BOUND)
+        neighbour = Path(str(make_url(sqlite_url).database)).with_name("other.log")
+        neighbour.write_bytes(b"1")
+        assert woken.acquire(timeout=BOUND)  # what the kernel tells of is not known before it is read
+        neighbour.write_bytes(b"2")
+
+        assert not woken.acquire(timeout=0.2)
 
 
 def test_nobody_waits_for_a_silent_file_at_the_end(sqlite_url: str) -> None:

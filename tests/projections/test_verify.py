@@ -3,6 +3,7 @@
 import pytest
 
 from joblog.eventstore.schema import HINTS, JOB_COLUMNS
+from joblog.projections.compare import compare
 from joblog.projections.rebuild import rebuild
 from joblog.projections.verify import Difference, row_differences, unit_differences
 from joblog.workers.commands.log import JobLog
@@ -69,6 +70,9 @@ def test_a_row_of_no_job(backend: Backend) -> None:
     ghost = forge_row(backend, log.row(submit(log)))
 
     assert differences(log) == [Difference(ghost, "row", "a row", None)]
+    told = compare(log.store, log.mapper, "jobs", units=True)
+    assert (told["rows"], told["differences"]) == (1, 1)
+    assert told["items"] == [{"job": str(ghost), "what": "row", "stored": "a row", "log": None}]
 
 
 def test_a_rebuild_mends_every_row(backend: Backend) -> None:

@@ -63,8 +63,7 @@ def with_limits(log: JobLog, gate: str, given: Mapping[str, Any]) -> GateLimits:
     """What is *given* of ``slots`` and ``spacing_seconds``; the rest as the gate has it."""
     from ..registry import gate_limits
 
-    [*states] = log.store.gates(gate)
-    row = states[0].row if states else GateRow(gate)
+    row = log.store.gate_rows([gate]).get(gate, GateRow(gate))
     return gate_limits(given.get("slots", row.slots), given.get("spacing_seconds", row.spacing / 1_000_000))
 
 
@@ -87,7 +86,7 @@ def open_(log: JobLog, gate: str, actor: Actor, *, resume: bool = False, may: Ma
     Raises:
         GateNotFoundError: no such gate was ever used or set.
     """
-    if not log.store.gates(storable.name(gate, "gate", limit=storable.NAME_BYTES)):
+    if not log.store.gate_rows([storable.name(gate, "gate", limit=storable.NAME_BYTES)]):
         raise GateNotFoundError(f"no gate {gate!r} was ever used or set; see `joblog gates`")
     actor = check_actor(log, actor)
     is_repeated = repeated(log, "gate-open", gate, actor) is not None

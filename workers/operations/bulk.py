@@ -17,6 +17,7 @@ from ...domain.job import Actor
 from ...domain.status import Status
 from ..commands.queueing import FITTING
 from ..errors import Fatal
+from .chores import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 KIND: Final = "joblog.bulk"
 PAGE: Final = 200
-_OURS: Final = "joblog."
 Action = Literal["pause", "resume", "cancel", "retry"]
 
 
@@ -103,7 +103,7 @@ def matching(
         before: tuple[int, UUID] | None = None
         while page := log.store.find_jobs(status=status, before=before, limit=limit, **given):
             before = (page[-1]["created_at"], page[-1]["id"])
-            yield [row for row in page if chosen.kind is not None or not row["kind"].startswith(_OURS)]
+            yield [row for row in page if chosen.kind is not None or not row["kind"].startswith(PREFIX)]
 
 
 def _fits(row: JobRow, command: str, chosen: Chosen) -> bool:
@@ -134,10 +134,4 @@ def _still(log: JobLog, right: str) -> Callable[[], bool] | None:
         return None
     from ...eventstore import tokens
 
-    def may() -> bool:
-        row = tokens.find(log.store, right)
-        return (
-            row is not None and row.is_live(log.store.now()) and bool({"jobs:control", "admin"} & {*row.scopes.split()})
-        )
-
-    return may
+    return lambda: tokens.may(log.store, right, "jobs:control")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ...domain.errors import InputError
 from ...eventstore import webhooks as table
 from ...eventstore.append import Delivery
+from ...eventstore.clock import micros
 from ..errors import Fatal, NeedsOperator, OperationError
 from ..outbound.limits import Limits
 from ..outbound.secrets import Secrets
@@ -87,7 +88,7 @@ async def deliver(run: Run, name: str) -> dict[str, int]:
             await verbs.in_thread(desk.disable, run.tenant, name)
         receipt = {"id": record.id, "event": record.event, "digest": record.digest, "state": state, "code": code}
         run.tally(state)
-        await verbs.done(unit, receipt, mark, Delivery(record.seq, state, code, run.store.now()))
+        await verbs.done(unit, receipt, mark, Delivery(record.seq, state, code, micros(run.now())))
     return {state: run.total(state) for state in (table.SENT, table.REFUSED)}
 
 

@@ -69,7 +69,7 @@
   const follow = async () => {
     for (let lost = false; ;) {
       try {
-        if (on && !document.hidden && parts().length) {
+        if (on && !document.hidden && document.body.dataset.place && parts().length) {
           settled = !await moved();
           await refresh();
         }

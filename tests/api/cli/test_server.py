@@ -6,12 +6,14 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from joblog.api.cli import watching
+from joblog.api.cli.remote import Remote
 from joblog.api.http.server import HttpServer
+from joblog.domain.errors import StoreUnavailableError
 from joblog.projections.runner import Runner
 from joblog.workers.commands.log import JobLog
 from tests.api.cli.terminal import Answer, claimed, joblog, submit, work
@@ -183,6 +185,20 @@ def test_what_only_the_database_can_answer_says_so(afar: Cli, sqlite_url: str) -
     assert afar("list", "--db", sqlite_url).code == 2
     for url in ("localhost:1", "ftp://x", "http://user@x"):
         assert joblog("--server", url, "list").refusal == "invalid-field"
+
+
+def test_a_service_that_stays_away_is_waited_for_no_longer_than_said(
+    afar: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object, **__: object) -> NoReturn:
+        raise StoreUnavailableError("gone")
+
+    monkeypatch.setattr(Remote, "job", away)
+    monkeypatch.setattr(watching, "pause", lambda _: None)
+
+    answer = afar("submit", "import.file", "--args", _ARGS, "--wait", "--timeout", "0.01s")
+
+    assert (answer.code, answer.refusal) == (75, "store-unavailable")
 
 
 def test_a_service_that_is_away_ends_with_75(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,6 +104,8 @@ def test_an_instant_means_the_last_change_up_to_then(admin: Client, log: JobLog)
     assert admin.get(f"{JOBS}?at=yesterday").code == "invalid-field"
     log.submit(JobSpec("import"))
     assert admin.get(f"{JOBS}?at=2").code == "view-behind"
+    assert admin.get(f"{JOBS}?at={at(log.now())}").code == "view-behind"  # of then, the view knows nothing yet
+    assert admin.good(f"{JOBS}?at={at(now)}")["position"] == 1
 
 
 def test_who_is_bound_sees_their_own_past_alone(log: JobLog, server: HttpServer) -> None:

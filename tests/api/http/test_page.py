@@ -124,6 +124,20 @@ def site(log: JobLog, server: HttpServer) -> tuple[Client, JobLog, UUID]:
     return browser(server, log), log, job_id
 
 
+def test_who_is_bound_is_told_no_names_of_others(log: JobLog, server: HttpServer) -> None:
+    log.submit(JobSpec("kind-of-ada", tenant="red", owner="ada", queue="queue-of-ada"))
+    log.submit(JobSpec("kind-of-bob", tenant="red", owner="bob"))
+    Runner(log.store, log.mapper, "me").run()
+    bob = Client(server.port, a_token(log, "jobs:read", tenant="red", owner="bob"), headers=HTML)
+    red = Client(server.port, a_token(log, "jobs:read", tenant="red"), headers=HTML)
+
+    assert "kind-of-ada" in read(red.get("/jobs")).text
+    text = read(bob.get("/jobs")).text
+    assert "kind-of-bob" in text
+    assert "of-ada" not in text
+    assert read(red.get("/jobs?tenant=blue")).text.count("kind-of") == 0
+
+
 def test_every_link_of_every_screen_leads_somewhere_and_every_page_is_whole(
     site: tuple[Client, JobLog, UUID],
 ) -> None:
