@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import operator
 import zlib
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args, get_type_hints
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -92,7 +95,7 @@ def parse_form(raw: bytes, content_type: str, kind: type[T]) -> T:
     lists = {one.encode_name for one in msgspec.structs.fields(kind) if one.default_factory is list}  # type: ignore[arg-type]
     fields: dict[str, Any] = dict(pairs)
     fields |= {name: [value for other, value in pairs if other == name] for name in lists & fields.keys()}
-    return convert(fields, kind, "form", strict=False)
+    return convert(fields, said(kind), "form", strict=False)
 
 
 def check_depth(value: Any) -> None:
@@ -117,7 +120,20 @@ def query(given: Mapping[str, str], kind: type[T]) -> T:
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InvalidFieldError(twice[:60], "given twice", "give it once")
-    return convert(dict(given), kind, "query", strict=False)
+    return convert(dict(given), said(kind), "query", strict=False)
+
+
+@functools.cache
+def said(kind: type[T]) -> type[T]:
+    """*kind* as texts can say it: what may be null is left out instead, and the word "null" is a name like any other."""
+    hints = get_type_hints(kind, include_extras=True)
+    kinds = {name: [one for one in get_args(hint) if one is not NoneType] for name, hint in hints.items()}
+    told = [
+        (one.name, functools.reduce(operator.or_, kinds[one.name]), one.default)
+        for one in msgspec.structs.fields(kind)  # type: ignore[arg-type]
+        if NoneType in get_args(hints[one.name])
+    ]
+    return msgspec.defstruct(kind.__name__, told, bases=(kind,), kw_only=True)  # type: ignore[type-var,return-value]
 
 
 def convert(found: Any, kind: type[T], what: str, *, strict: bool = True) -> T:

@@ -128,13 +128,14 @@ class Feed:
             self._next.set_result(None)
         self._next = None
 
-    async def changed(self, seconds: float, *, behind: int | None = None) -> None:
-        """Wait until something was appended, *seconds* are over, or the service stops; *behind*: if it was not already."""
+    async def changed(self, seconds: float, *, behind: int | None = None) -> bool:
+        """Wait until something was appended or the service stops (true), or *seconds* are over; *behind*: if not already."""
         if self.stopped.is_set() or (behind is not None and self.head > behind):
-            return
+            return True
         if self._next is None:
             self._next = asyncio.get_running_loop().create_future()
-        await asyncio.wait({self._next}, timeout=max(seconds, 0))
+        told, _ = await asyncio.wait({self._next}, timeout=max(seconds, 0))
+        return bool(told)
 
     def stop(self) -> None:
         """Let all who wait go."""

@@ -153,8 +153,8 @@ async def _send(
             may = await call.service.still(call.principal, call.route.scope)
             found, upto, now = await feed.page(after, PAGE, wanted, known)
         except (StoreError, OverloadedError):  # the database is away: the stream goes on where it is, once it is back
-            await feed.changed(_AWAY_SECONDS)
-            await answer.write(form.ping)
+            if not await feed.changed(_AWAY_SECONDS):
+                await answer.write(form.ping)
             continue
         if not may:
             raise ConnectionResetError("the token was revoked")
@@ -178,6 +178,5 @@ async def _send(
 
 async def _rest(feed: Feed, form: _Sse | _Lines, answer: web.StreamResponse, after: int) -> None:
     """Wait for more; say now and then that somebody is here."""
-    await feed.changed(_PING_SECONDS, behind=after)
-    if feed.head <= after and not feed.stopped.is_set():
+    if not await feed.changed(_PING_SECONDS, behind=after):
         await answer.write(form.ping)

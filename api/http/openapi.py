@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from . import bodies
 from .auth import SCOPES
 from .following import EVENTS, NDJSON
 from .route import Nothing
@@ -30,8 +31,8 @@ def build(routes: Sequence[Route], version: str) -> dict[str, Any]:
     shown = [route for route in routes if not route.page]
     kinds: list[Any] = [Problem]
     for route in shown:
-        answers = (route.answer, *(kind for _, kind in route.other))
-        kinds += [kind for kind in (*answers, route.body, route.query) if kind is not None and kind is not Nothing]
+        answers = (route.answer, *(kind for _, kind in route.other), route.body, bodies.said(route.query))
+        kinds += [kind for kind in answers if kind is not None and kind is not Nothing]
     schemas, components = msgspec.json.schema_components(list(dict.fromkeys(kinds)), ref_template=_REF)
     by_kind = dict(zip(dict.fromkeys(kinds), schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
@@ -100,10 +101,11 @@ def _in_query(route: Route, components: dict[str, Any]) -> list[dict[str, Any]]:
         return []
     schema = components[route.query.__name__]
     needed = schema.get("required", [])
-    return [
-        {"name": name, "in": "query", "required": name in needed, "schema": kind}
+    kinds = {  # without the default of what is left out
+        name: {key: value for key, value in kind.items() if (key, value) != ("default", None)}
         for name, kind in schema["properties"].items()
-    ]
+    }
+    return [{"name": name, "in": "query", "required": name in needed, "schema": kind} for name, kind in kinds.items()]
 
 
 def _in_headers(route: Route) -> list[dict[str, Any]]:
