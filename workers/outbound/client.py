@@ -144,10 +144,8 @@ class OutboundClient:
             self._session = session(GuardedConnector(self.guard, self._resolver or SystemResolver(), self._dial))
         return self._session
 
-    async def tls(self, scheme: str) -> ssl.SSLContext | bool:
+    async def tls(self) -> ssl.SSLContext:
         """The context of https; reading the authorities takes long, so that is done once, off the loop, if at all."""
-        if scheme != "https":
-            return True
         if self._tls is None:
             made = await asyncio.get_running_loop().run_in_executor(None, tls_context, self._ca_file)
             self._tls = made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import ssl
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -112,20 +113,18 @@ class Exchange:
         began = loop.time()
         self._deadline = began + self._left
         try:
-            async with asyncio.timeout_at(self._deadline):
-                return await self._answered(request, turn, may_follow=may_follow)
-        finally:
-            self._left = max(self._left - (loop.time() - began), 0.0)
-
-    async def _answered(self, request: Request, turn: Any, *, may_follow: bool) -> Response | Request:
-        if self._credential is not None:
-            request.secret = await self._credential.headers_for(request.approval.target, self._client.guard)
-        try:
+            if self._credential is not None:
+                async with asyncio.timeout_at(self._deadline):
+                    request.secret = await self._credential.headers_for(request.approval.target, self._client.guard)
             return await self._sent(request, turn, may_follow=may_follow)
         except aiohttp.ClientError as error:
             if request.approval.refusal is not None:
                 raise request.approval.refusal from None
+            if isinstance(error, TimeoutError) and loop.time() >= self._deadline:
+                raise TimeoutError from None  # of the whole, in the middle of a connect
             raise _failure(error) from None
+        finally:
+            self._left = max(self._left - (loop.time() - began), 0.0)
 
     async def _sent(self, request: Request, turn: Any, *, may_follow: bool) -> Response | Request:
         """The answer.  Its connection is only used again behind a whole expected one."""
@@ -163,7 +162,7 @@ class Exchange:
 
     async def _head(self, request: Request, *, is_anew: bool) -> aiohttp.ClientResponse:
         client, approval = self._client, request.approval
-        tls = await client.tls(approval.target.scheme)
+        tls = True if approval.target.scheme == "http" else await client.tls()
         approval.must_look_up = is_anew
         token = CURRENT.set(approval)
         try:
@@ -174,7 +173,7 @@ class Exchange:
                 data=request.body,
                 allow_redirects=False,
                 ssl=tls,
-                timeout=_timeout(self._limits.connect_ms),
+                timeout=_timeout(self._limits.connect_ms / 1000, self._left),
                 middlewares=() if request.method in _SENT_ONCE else None,
             )
         finally:
@@ -183,9 +182,12 @@ class Exchange:
         return response
 
     async def _body(self, response: aiohttp.ClientResponse) -> bytes:
+        content, encoding = response.content, _encoding(response)
+        if not encoding and content.is_eof() and content.total_bytes <= self._limits.body:
+            return content.read_nowait()  # it has come with the head
         made = bytearray()
         try:
-            await bodies.read(response.content.iter_any(), _encoding(response), self._limits.body, made)
+            await bodies.read(content.iter_any(), encoding, self._limits.body, made)
         except bodies.TooLargeBodyError:
             raise Fatal("response-too-large", f"over {self._limits.body:,} bytes") from None
         except bodies.UnknownEncodingError:
@@ -239,8 +241,9 @@ def _url(text: str) -> URL:
 
 
 @lru_cache(64)
-def _timeout(connect_ms: int) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(total=None, connect=connect_ms / 1000)
+def _timeout(connect: float, total: float) -> aiohttp.ClientTimeout:
+    """Seconds; over the answer's body too, and to the millisecond, not rounded up to a full second."""
+    return aiohttp.ClientTimeout(total=max(total, 0.001), connect=connect, ceil_threshold=math.inf)
 
 
 def _encoding(response: aiohttp.ClientResponse) -> str:

@@ -7,9 +7,10 @@ where the check looked.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from ipaddress import IPv4Address, IPv6Address
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urljoin
 
 from .errors import DestinationRefusedError
@@ -60,7 +61,8 @@ SPECIAL_USE: Final = frozenset(
 )
 
 
-class Target(NamedTuple):
+@dataclass(frozen=True)
+class Target:
     """One destination: the scheme, host and port that the connection goes to, and what is asked for there."""
 
     scheme: str
@@ -69,7 +71,7 @@ class Target(NamedTuple):
     path: str  #: with the query; never empty
     address: Address | None  #: of a literal
 
-    @property
+    @cached_property
     def origin(self) -> tuple[str, str, int]:
         """What two URLs share when a credential for one is meant for the other."""
         return self.scheme, self.host, self.port
@@ -80,7 +82,7 @@ class Target(NamedTuple):
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
-    @property
+    @cached_property
     def url(self) -> str:
         """The URL again, in its one spelling."""
         return f"{self.scheme}://{self.authority}{self.path}"
