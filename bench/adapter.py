@@ -40,7 +40,7 @@ class Adapter(BaseAdapter):
     STEPS = True
     LATENCY = True
     REMAINING = "select count(*) from jobs_0 where status in ('queued','running','waiting')"
-    SEED: list[Any] = []
+    SEED = [("jobs_0", "status='completed'", {"id": "randomblob(16)" if _SQLITE else "lpad(to_hex(g), 32, '0')::uuid"})]
     OPTS = {"slots": 200}
     UNIT_OPTS = {"1": {"slots": 10}, "2": {"slots": 5}}
     DEFAULTS: dict[str, Any] = {}

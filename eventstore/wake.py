@@ -209,14 +209,16 @@ class ListenWaker(_WatchingWaker):
         super().__init__()
         self._store, self._pooler_safe = store, pooler_safe
         self._send = threading.Event()
-        self._ready = False
+        self._owing = threading.Lock()
+        self._ready = self._owed = False  #: what others were not told yet
         self._sender: threading.Thread | None = None
 
     def notify(self, *, ready: bool = False) -> None:
         """Wake this process' own at once, others through the sender."""
         super().notify(ready=ready)
         if not self._pooler_safe:
-            self._ready = self._ready or ready
+            with self._owing:
+                self._ready, self._owed = self._ready or ready, True
             self._send.set()
             if self._sender is None:
                 with self._lock:
@@ -225,19 +227,28 @@ class ListenWaker(_WatchingWaker):
                         self._sender.start()
 
     def _run_sender(self) -> None:
+        """Send what is owed; also before the end, as whoever hands in one job and goes does nothing else."""
         pinned = self._store.pin()
-        while self._send.wait():
+        is_last = False
+        while not is_last:
+            self._send.wait()
             self._send.clear()
-            if self._stopped.is_set():  # set before the bell that told of it
-                break
-            ready, self._ready = self._ready, False
-            try:
-                pinned.open().execute(f"NOTIFY {CHANNEL}, '{'ready' if ready else ''}'")
-            except Exception as error:  # noqa: BLE001 - a hint: followers poll anyway
-                logger.debug("a wake-up could not be sent: %s", error)
-                pinned.drop()
-            self._stopped.wait(NOTIFY_SECONDS if ready else 10 * NOTIFY_SECONDS)
+            is_last = self._stopped.is_set()  # set before the bell that told of it
+            with self._owing:
+                ready, owed = self._ready, self._owed
+                self._ready = self._owed = False
+            if owed:
+                self._tell_others(pinned, ready=ready)
+                self._stopped.wait(NOTIFY_SECONDS if ready else 10 * NOTIFY_SECONDS)
         pinned.close()
+
+    @staticmethod
+    def _tell_others(pinned: Pinned, *, ready: bool) -> None:
+        try:
+            pinned.open().execute(f"NOTIFY {CHANNEL}, '{'ready' if ready else ''}'")
+        except Exception as error:  # noqa: BLE001 - a hint: followers poll anyway
+            logger.debug("a wake-up could not be sent: %s", error)
+            pinned.drop()
 
     def _run(self) -> None:
         pinned: Pinned | None = None

@@ -25,6 +25,7 @@ from joblog.domain.errors import (
     UnsafeStoreError,
 )
 from joblog.domain.lease import LeasePolicy
+from joblog.domain.spec import JobSpec
 from joblog.eventstore import postgres_functions as functions
 from joblog.eventstore import wake
 from joblog.eventstore.append import Stored
@@ -404,6 +405,24 @@ def test_a_ready_job_is_heard_of_among_other_news(log: JobLog, postgres_url: str
     with connect(postgres_url) as stranger, stranger.transaction():
         for payload in payloads:
             stranger.execute(f"NOTIFY {wake.CHANNEL}, '{payload}'".encode())
+
+    assert woken.wait(BOUND)
+
+
+def test_who_hands_in_a_job_and_goes_has_told_the_others(
+    log: JobLog, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing but the announcement tells a worker at once: its own look comes seconds later."""
+    listening, woken = threading.Event(), threading.Event()
+    log.waker.subscribe(listening.set)
+    assert listening.wait(BOUND)
+    log.waker.subscribe(woken.set, ready_only=True, seen_only=True)
+    monkeypatch.setattr(wake, "NOTIFY_SECONDS", BOUND)
+    with JobLog.open(postgres_url) as other:
+        other.submit(JobSpec("import", {}))
+        assert woken.wait(BOUND)
+        woken.clear()
+        other.submit(JobSpec("import", {}))  # within the span in which there is one announcement
 
     assert woken.wait(BOUND)
 

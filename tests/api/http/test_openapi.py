@@ -7,11 +7,12 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import jsonschema
+import jsonschema_rs
 import msgspec
 import pytest
 import requests
@@ -84,7 +85,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, str, 
 
 
 DOCUMENT = document()
-FORMATS = jsonschema.FormatChecker(["uuid"])
 schema = schemathesis.openapi.from_dict(DOCUMENT)
 
 
@@ -110,9 +110,14 @@ def test_no_request_breaks_the_service_and_every_answer_is_as_documented(
     excluded = ["ignored_auth", "positive_data_acceptance"]
     if not is_wrong_when_sent(case, is_moved=is_moved):
         excluded.append("negative_data_rejection")
-    case.call_and_validate(
-        base_url=f"http://127.0.0.1:{port}",
+    sent: dict[str, Any] = {"base_url": f"http://127.0.0.1:{port}", "headers": headers}
+    response = case.call(**sent)
+    if response.status_code == HTTPStatus.SERVICE_UNAVAILABLE and response.json()["code"] == "view-behind":
+        excluded.append("not_a_server_error")  # nobody follows this log: the past is asked of a view that knows nothing
+    case.validate_response(
+        response,
         headers=headers,
+        transport_kwargs=sent,
         excluded_checks=schemathesis.checks.CHECKS.get_by_names(excluded),  # type: ignore[arg-type]
     )
 
@@ -149,4 +154,5 @@ def is_good(text: str, kind: dict[str, Any]) -> bool:
     with contextlib.suppress(ValueError):
         read.append(json.loads(text))
     rules = {**kind, "components": DOCUMENT["components"]}
-    return any(jsonschema.Draft202012Validator(rules, format_checker=FORMATS).is_valid(one) for one in read)
+    good = jsonschema_rs.Draft202012Validator(rules, validate_formats=True).is_valid
+    return any(good(one) for one in read)
