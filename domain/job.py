@@ -80,7 +80,8 @@ class Job(JobState):
     @classmethod
     def submit(cls, spec: JobSpec, *, now: datetime) -> Job:
         """Create the job that *spec* describes.  Its id follows from tenant, kind and key, so it needs a key."""
-        storable.name(spec.key, "key")
+        if not spec.key:
+            storable.name(spec.key, "key")  # which says what is wrong
         event = made(e.Submitted, spec.job_id, 1, now, originator_topic=cls.TOPIC, **spec.to_event(now))
         job: Job = event.mutate(None)
         job._pending_events.append(event)

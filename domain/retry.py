@@ -67,6 +67,10 @@ class RetryPolicy:
 
     def to_state(self) -> dict[str, Any]:
         """Only what differs from the default, as stored with the job."""
-        default = RetryPolicy()
+        if self is DEFAULT_RETRY:
+            return {}
         names = ("first_seconds", "factor", "ceiling_seconds", "retries", "jitter")
-        return {name: getattr(self, name) for name in names if getattr(self, name) != getattr(default, name)}
+        return {name: getattr(self, name) for name in names if getattr(self, name) != getattr(DEFAULT_RETRY, name)}
+
+
+DEFAULT_RETRY: Final = RetryPolicy()

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from . import identity, storable, withheld
 from .errors import InvalidFieldError, TooLargeError
-from .retry import RetryPolicy
+from .retry import DEFAULT_RETRY, RetryPolicy
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 PRIORITIES: Final = range(10)
 DEFAULT_PRIORITY: Final = 5
 TAGS_LIMIT: Final = 20
+_CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class JobSpec:
     exclusive_key: str = ""  #: at most one job of this tenant runs under it
     gate: str = ""  #: provider, or provider/credential, whose gate lets its jobs through; each tenant has its own
     tags: tuple[str, ...] = ()
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    retry: RetryPolicy = DEFAULT_RETRY
     total: int | None = None  #: units, where known beforehand
     parent_id: UUID | None = None
 
@@ -51,14 +51,27 @@ class JobSpec:
         for required in ("kind", "tenant", "queue"):
             storable.name(getattr(self, required), required)
         for optional in ("key", "owner", "exclusive_key", "gate"):
-            storable.name(getattr(self, optional), optional, empty=True)
+            if (given := getattr(self, optional)) != "":
+                storable.name(given, optional)
         self._check_numbers_and_instants()
         self._check_tags()
         storable.payload(self.args, "args")
         storable.bounded(self._encoded, "args", storable.ARGS_LIMIT)
         storable.refuse_secrets(self.args, "args")
         withheld.refuse(self._encoded, "args")
-        object.__setattr__(self, "args", deepcopy(self.args))  # the digest is of what stands here now
+        object.__setattr__(self, "args", storable.copied(self.args))  # the digest is of what stands here now
+
+    def with_key(self, key: str) -> JobSpec:
+        """The same job under *key*; all the rest was checked already.
+
+        Raises:
+            InputError: no good key.
+        """
+        fields = {**vars(self), "key": storable.name(key, "key")}
+        fields.pop("job_id", None)  # follows from the key
+        made = object.__new__(type(self))
+        object.__setattr__(made, "__dict__", fields)
+        return made
 
     def _check_numbers_and_instants(self) -> None:
         if type(self.priority) is not int or self.priority not in PRIORITIES:
@@ -81,7 +94,7 @@ class JobSpec:
 
     @cached_property
     def _encoded(self) -> bytes:
-        return json.dumps(self.args, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+        return _CANONICAL.encode(self.args).encode()
 
     @cached_property
     def args_digest(self) -> str:

@@ -17,6 +17,8 @@ CURSOR_LIMIT: Final = 16 * 1024  # a checkpoint's cursor, encoded: bytes
 EVIDENCE_LIMIT: Final = 1024 * 1024  # a unit's evidence or a step's result, encoded: bytes
 DEPTH_LIMIT: Final = 64
 INT_LIMIT: Final = 2**63  # what a 64-bit column and every JSON reader of ours keeps
+_CONTAINERS: Final = frozenset({dict, list})
+_MAY_HOLD: Final = frozenset({dict, list, str})
 _PATH_LIMIT: Final = 60  # of a key inside the path of a bad value: characters
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -173,6 +175,15 @@ def bounded(encoded: bytes, field: str, limit: int) -> bytes:
     return encoded
 
 
+def copied(value: Any) -> Any:
+    """A copy of a checked payload: objects and lists anew, everything else can't change."""
+    if type(value) is dict:
+        return {key: copied(inner) if type(inner) in _CONTAINERS else inner for key, inner in value.items()}
+    if type(value) is list:
+        return [copied(inner) if type(inner) in _CONTAINERS else inner for inner in value]
+    return value
+
+
 def refuse_secrets(value: Any, field: str) -> None:
     """Refuse what looks like a secret's value where a reference belongs (SEC-*, REC-03).
 
@@ -180,18 +191,33 @@ def refuse_secrets(value: Any, field: str) -> None:
     or an object key with a secret's name (``token``, ``api_key``, …) unless its value is a reference
     (``env:NAME``, ``file:PATH``, ``cred:ID``).
     """
-    if isinstance(value, str):
+    try:
+        _find_secrets(value)
+    except SecretInInputError as bad:
+        raise SecretInInputError(field + bad.field, bad.problem, bad.way_out) from None
+
+
+def _find_secrets(value: Any, key: str = "") -> None:
+    """As ``_walk``: the path is put together on the way out.  *key*: under which it stands."""
+    if type(value) is str:
+        if _is_secret(key, value):
+            raise SecretInInputError("", "a secret's value", "pass a reference such as env:NAME")
         if "://" in value:
-            _refuse_urls(value, field)
-    elif isinstance(value, dict):
-        for key, inner in value.items():
-            path = _path(field, key)
-            if isinstance(inner, str) and _is_secret(key, inner):
-                raise SecretInInputError(path, "a secret's value", "pass a reference such as env:NAME")
-            refuse_secrets(inner, path)
-    elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            refuse_secrets(inner, f"{field}[{index}]")
+            _refuse_urls(value)
+        return
+    at: Any = 0
+    try:
+        if type(value) is dict:
+            for at, inner in value.items():
+                if type(inner) in _MAY_HOLD:
+                    _find_secrets(inner, at)
+        elif type(value) is list:
+            for at, inner in enumerate(value):  # noqa: B007 - of the path
+                if type(inner) in _MAY_HOLD:
+                    _find_secrets(inner)
+    except SecretInInputError as bad:
+        path = f"[{at}]" if type(value) is list else _path("", at)
+        raise SecretInInputError(path + bad.field, bad.problem, bad.way_out) from None
 
 
 def _is_secret(key: str, value: str) -> bool:
@@ -200,13 +226,13 @@ def _is_secret(key: str, value: str) -> bool:
     return not _REFERENCE.match(value)
 
 
-def _refuse_urls(value: str, field: str) -> None:
+def _refuse_urls(value: str) -> None:
     for scheme, rest in _URL.findall(value):
         user_info, at, _ = re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")
         if at and (user_info.partition(":")[2] or scheme.lower() in {"http", "https"}):
             way_out = "pass env:NAME and put the URL into that variable"
-            raise SecretInInputError(field, "a URL with user-info", way_out)
+            raise SecretInInputError("", "a URL with user-info", way_out)
         for key, inner in _URL_PARAMETER.findall(rest):
             if _is_secret(key, inner):
                 problem = f"a URL with the secret parameter {text(key, limit=_PATH_LIMIT)!r}"
-                raise SecretInInputError(field, problem, "pass env:NAME instead")
+                raise SecretInInputError("", problem, "pass env:NAME instead")

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from .store import Seen
 
-_FUNCTION_ARGS: Final = 19
-_MARKS: Final = ", ".join(["%s", "%s", "%s", "%s"] + ["%b"] * (_FUNCTION_ARGS - 5) + ["%s"])
+_FUNCTION_ARGS: Final = 20
+_MARKS: Final = ", ".join(["%s", "%s", "%s", "%s"] + ["%b"] * (_FUNCTION_ARGS - 6) + ["%s", "%s"])
 #: The call, by generation of the job table.
 APPEND: Final = tuple(f"SELECT joblog_append_{parity}({_MARKS})" for parity in (0, 1))
 
@@ -51,14 +51,15 @@ def arguments(batch: Sequence[Append], generation: int, seen: Seen, *, wait: boo
         if append.delivery is not None:
             rest.setdefault("delivery", []).append(append.delivery._asdict())
     hot.sort(key=itemgetter(0))  # rows are locked in id order by everyone
-    extra = orjson.dumps(rest).decode() if rest else None
+    new = rest.pop("new", None)
     return (
         *(seen.epoch, seen.position, generation, wait),
         *(arrays.uuids(streams), arrays.bigints([event.version for event in events])),
         *(arrays.topics([event.topic for event in events]), arrays.byteas([event.state for event in events])),
         arrays.texts(units) if has_units else None,
         *_hot_columns(hot),
-        extra,
+        None if new is None else orjson.dumps(new).decode(),
+        orjson.dumps(rest).decode() if rest else None,
     )
 
 
@@ -84,11 +85,11 @@ def _add_rest(rest: dict[str, list[Any]], append: Append) -> None:
         rest.setdefault("after", []).append({"id": job, "version": append.expected})
     if append.row:
         if append.expected == 0:
-            rest.setdefault("new", []).append(append.row)
+            rest.setdefault("new", []).append(_said(append.row))
         else:
             changes = {name: value for name, value in append.row.items() if name != "id"}
-            if append.grant is not None and changes.keys() <= functions.CLAIMED.keys():
-                rest.setdefault("claimed", []).append({"id": job, "expected": append.expected, **changes})
+            if (frequent := functions.frequent(changes.keys())) is not None:
+                rest.setdefault(frequent, []).append({"id": job, "expected": append.expected, **changes})
             else:
                 rest.setdefault("set", []).append({"id": job, "expected": append.expected, "c": changes})
     if append.evidence is not None:
@@ -103,6 +104,12 @@ def _add_rest(rest: dict[str, list[Any]], append: Append) -> None:
     if append.tracking is not None:
         name, position = append.tracking
         rest.setdefault("tracking", []).append({"application_name": name, "notification_id": position})
+
+
+def _said(row: dict[str, Any]) -> dict[str, Any]:
+    """What the function does not know of a new row by itself."""
+    unsaid = functions.UNSAID
+    return {name: value for name, value in row.items() if name not in unsaid or unsaid[name] != value}
 
 
 def _add_lease(rest: dict[str, list[Any]], append: Append) -> None:

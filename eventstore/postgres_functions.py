@@ -6,11 +6,15 @@ the whole transaction is then undone.
 
 from __future__ import annotations
 
-from typing import Final
+import json
+from typing import TYPE_CHECKING, Any, Final
 
 from .claim_order import CLAIM_COLUMNS
 from .gate_sql import UPSERT
 from .schema import JOB_COLUMNS
+
+if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
 
 NOT_AS_EXPECTED: Final = "JL001"
 GENERATION: Final = "JL002"
@@ -52,7 +56,7 @@ CREATE OR REPLACE FUNCTION joblog_append_{p}(
   e_unit text[],
   h_id uuid[], h_expected bigint[], h_version bigint[], h_updated bigint[], h_done bigint[], h_sequence bigint[],
   h_cursor text[], h_token bigint[], h_renew bigint[],
-  p_rest jsonb
+  p_new json, p_rest jsonb
 ) RETURNS bigint[] LANGUAGE plpgsql {settings} AS $$
 DECLARE
   v_now bigint; v_head bigint; v_epoch bigint; v_generation bigint; n int; want int; v_key text;
@@ -88,6 +92,10 @@ BEGIN
       WHERE l.job_id = h.id AND h.renew > 0;
     END IF;
   END IF;
+  IF p_new IS NOT NULL THEN
+    INSERT INTO jobs_{p} SELECT r.*
+    FROM json_populate_recordset(json_populate_record(null::jobs_{p}, '{unsaid}'), p_new) r;
+  END IF;
   IF p_rest IS NOT NULL THEN
     v_now := joblog_now();
     -- The unique key alone would take an event far ahead of its stream; a hot append was made from a replay.
@@ -96,9 +104,6 @@ BEGIN
       WHERE NOT EXISTS (SELECT 1 FROM events e WHERE e.stream_id = x.id AND e.version = x.version)) THEN
       RAISE EXCEPTION 'stream versions' USING ERRCODE = '{bad}';
     END IF;
-    IF p_rest ? 'new' THEN
-      INSERT INTO jobs_{p} SELECT r.* FROM jsonb_populate_recordset(null::jobs_{p}, p_rest->'new') r;
-    END IF;
     IF p_rest ? 'set' THEN
       UPDATE jobs_{p} j SET ({columns}) = (SELECT {columns} FROM jsonb_populate_record(j, x.c))
       FROM jsonb_to_recordset(p_rest->'set') x(id uuid, expected bigint, c jsonb)
@@ -106,13 +111,7 @@ BEGIN
       GET DIAGNOSTICS n = ROW_COUNT;
       IF n <> jsonb_array_length(p_rest->'set') THEN PERFORM joblog_no_row(p_generation); END IF;
     END IF;
-    IF p_rest ? 'claimed' THEN  -- as 'set', for the columns that a claim moves
-      UPDATE jobs_{p} j SET ({claimed}) = ({claimed_from})
-      FROM jsonb_to_recordset(p_rest->'claimed') x(id uuid, expected bigint, {claimed_types})
-      WHERE j.id = x.id AND j.version = x.expected;
-      GET DIAGNOSTICS n = ROW_COUNT;
-      IF n <> jsonb_array_length(p_rest->'claimed') THEN PERFORM joblog_no_row(p_generation); END IF;
-    END IF;
+    {frequent}
     IF p_rest ? 'fence' THEN
       SELECT count(*) INTO n FROM jsonb_to_recordset(p_rest->'fence') x(id uuid, epoch bigint, token bigint)
         JOIN leases l ON l.job_id = x.id AND l.token = x.token AND l.epoch = x.epoch AND l.lease_until > v_now;
@@ -183,6 +182,15 @@ BEGIN
   RETURN ARRAY[v_head + 1, joblog_now()];
 END $$;
 """
+
+#: As 'set', for the columns that a frequent command moves: four times as fast as a whole row made of JSON.
+_FREQUENT: Final = """IF p_rest ? '{name}' THEN
+      UPDATE jobs_{p} j SET ({columns}) = ({values})
+      FROM jsonb_to_recordset(p_rest->'{name}') x(id uuid, expected bigint, {types})
+      WHERE j.id = x.id AND j.version = x.expected;
+      GET DIAGNOSTICS n = ROW_COUNT;
+      IF n <> jsonb_array_length(p_rest->'{name}') THEN PERFORM joblog_no_row(p_generation); END IF;
+    END IF;"""
 
 _CLAIM: Final = """
 CREATE OR REPLACE FUNCTION joblog_claim_{p}(
@@ -261,11 +269,38 @@ _FITTING: Final = """jobs_{p} j
 _COUNTED: Final = """PERFORM 1 FROM {fitting} 1 FOR UPDATE SKIP LOCKED;
           IF FOUND THEN v_tenants := v_tenants || v_tenant; END IF;"""
 
-#: The columns that a claim moves, ``started_at`` only once, with their types.
-CLAIMED: Final = {
-    **dict.fromkeys(("version", "updated_at", "token", "attempt", "last_attempt_at", "started_at"), "bigint"),
+_MOVED: Final = {
+    **dict.fromkeys(("version", "updated_at"), "bigint"),
     **dict.fromkeys(("status", "worker", "reason", "reason_text"), "text"),
     **dict.fromkeys(("ready", "blocked"), "smallint"),
+}
+#: The columns that a frequent command moves, with their types; those in ``_ONCE`` stay as they are if it does not say.
+FREQUENT: Final = {
+    "claimed": _MOVED | dict.fromkeys(("token", "attempt", "last_attempt_at", "started_at"), "bigint"),
+    "completed": _MOVED | {"wish": "text", "outcome": "text", "finished_at": "bigint"},
+}
+_ONCE: Final = frozenset({"started_at"})
+
+
+def frequent(columns: AbstractSet[str]) -> str | None:
+    """The frequent command that moves exactly these columns, if it is one."""
+    for name, types in FREQUENT.items():
+        if types.keys() - _ONCE <= columns <= types.keys():
+            return name
+    return None
+
+
+#: What a new job's row holds unless it says otherwise.
+UNSAID: Final[dict[str, Any]] = {
+    **dict.fromkeys(("wish", "outcome", "reason", "reason_text", "worker", "owner", "gate"), ""),
+    **dict.fromkeys(("exclusive_key", "parent_id"), ""),
+    **dict.fromkeys(("token", "attempt", "unit_attempt", "crashes", "reclaims", "failures", "done", "skipped"), 0),
+    **dict.fromkeys(("sequence", "blocked"), 0),
+    **dict.fromkeys(("total", "cursor", "started_at", "last_attempt_at", "finished_at"), None),
+    "vocabulary": 1,
+    "version": 1,
+    "tags": "[]",
+    "status": "queued",
 }
 
 #: What a worker asks at each poll, and the promoter's look.
@@ -344,13 +379,7 @@ def claim_function(parity: int) -> str:
 def append_function(parity: int) -> str:
     """The DDL of the append for one generation."""
     columns = ", ".join(f'"{name}"' for name in JOB_COLUMNS if name != "id")
-    claimed = {
-        "claimed": ", ".join(CLAIMED),
-        "claimed_from": ", ".join(
-            f"coalesce(x.{name}, j.{name})" if name == "started_at" else f"x.{name}" for name in CLAIMED
-        ),
-        "claimed_types": ", ".join(f"{name} {kind}" for name, kind in CLAIMED.items()),
-    }
+    commands = "\n    ".join(_frequent(parity, name, types) for name, types in FREQUENT.items())
     codes = {"bad": NOT_AS_EXPECTED, "rewound": REWOUND, "epoch": EPOCH, "generation": GENERATION}
     return _APPEND.format(
         p=parity,
@@ -359,9 +388,16 @@ def append_function(parity: int) -> str:
         lock=LOCK,
         columns=columns,
         gate=UPSERT,
-        **claimed,
+        frequent=commands,
+        unsaid=json.dumps(UNSAID),
         **codes,
     )
+
+
+def _frequent(parity: int, name: str, types: dict[str, str]) -> str:
+    values = (f"coalesce(x.{column}, j.{column})" if column in _ONCE else f"x.{column}" for column in types)
+    said = ", ".join(f"{column} {kind}" for column, kind in types.items())
+    return _FREQUENT.format(p=parity, name=name, columns=", ".join(types), values=", ".join(values), types=said)
 
 
 def look_functions(parity: int) -> list[str]:

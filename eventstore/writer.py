@@ -77,6 +77,17 @@ class GroupWriter:
                 self._wait(request, timeout)
         return [request.answer for request in requests]  # type: ignore[misc]
 
+    def append_groups(self, groups: Iterable[Iterable[Append]]) -> list[Answer]:
+        """As ``append_many``; while one group is written in the writer's thread, the next is made in this one."""
+        requests: list[Request] = []
+        for appends in groups:
+            group = [Request(append) for append in appends]
+            self._enqueue(group)
+            requests += group
+        for request in requests:
+            self._wait(request, None)
+        return [request.answer for request in requests]  # type: ignore[misc]
+
     def append_atomic(self, appends: list[Append]) -> list[tuple[int, Append]] | JobLogError:
         """Write all of *appends* in one transaction or none; returns where each begins, or why not."""
         requests = [Request(append) for append in appends]

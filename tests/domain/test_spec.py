@@ -1,8 +1,10 @@
 """What may be submitted, and which job it names."""
 
+import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta, timezone
 from typing import Any
 from uuid import UUID
@@ -214,3 +216,27 @@ def test_an_exclusive_key_holds_within_its_tenant_only() -> None:
 
     assert submitted(one)["exclusive_key"] != submitted(other)["exclusive_key"]
     assert submitted(a_spec())["exclusive_key"] == ""
+
+
+def test_under_another_key_it_is_another_job_with_all_the_rest() -> None:
+    given = JobSpec("import", {"a": [1, {"b": None}]}, tags=("x",), retry=RetryPolicy(retries=1))
+    assert given.job_id != UUID(int=0)
+
+    made = given.with_key("k")
+
+    assert made == replace(given, key="k")
+    assert (made.job_id, made.args_digest) == (identity.job_id("default", "import", "k"), given.args_digest)
+    for bad in ("", "x" * 201, "a\x00b"):
+        with pytest.raises(InputError, match="key"):
+            given.with_key(bad)
+
+
+def test_what_is_changed_after_it_was_handed_in_is_not_handed_in() -> None:
+    args: dict[str, Any] = {"list": [1, [2]], "object": {"inner": {"n": 1}}}
+    spec = JobSpec("import", args)
+    before = json.dumps(spec.args)
+    args["list"][1].append(3)
+    args["object"]["inner"]["n"] = 2
+    args["more"] = True
+
+    assert json.dumps(spec.args) == before

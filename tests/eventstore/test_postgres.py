@@ -1,5 +1,6 @@
 """What is true of PostgreSQL only: row locks, round trips, wake-ups, poolers, servers that are refused or restarted."""
 
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,11 +28,12 @@ from joblog.domain.errors import (
 from joblog.domain.lease import LeasePolicy
 from joblog.domain.spec import JobSpec
 from joblog.eventstore import postgres_functions as functions
-from joblog.eventstore import wake
+from joblog.eventstore import postgres_store, wake
 from joblog.eventstore.append import Stored
 from joblog.eventstore.busy import BusyRetry
 from joblog.eventstore.clock import SystemClock, SystemRandom
 from joblog.eventstore.opening import open_store
+from joblog.eventstore.postgres_append import arguments
 from joblog.eventstore.postgres_store import PostgresStore
 from joblog.eventstore.recorder import LogSubscription
 from joblog.eventstore.store import ConflictError, LockedError
@@ -608,3 +610,25 @@ def test_a_blocked_job_that_is_paused_meanwhile_is_not_made_ready(log: JobLog, p
 
     row = log.row(job_id)
     assert (row["status"], row["ready"]) == ("paused", 0)
+
+
+def test_claims_and_completions_are_told_by_their_columns(log: JobLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A whole row made of JSON costs the server four times as much."""
+    told: list[set[str]] = []
+
+    def listening(*args: Any, **more: Any) -> tuple[Any, ...]:
+        made = arguments(*args, **more)
+        told.append(set(json.loads(made[-1] or "{}")))
+        return made
+
+    monkeypatch.setattr(postgres_store, "arguments", listening)
+    log.submit(JobSpec("import", {}))
+    [held] = log.claim("w")
+    held.complete({"rows": 1})
+
+    submitted, claimed, completed = told
+    assert submitted == set()
+    assert "claimed" in claimed
+    assert "completed" in completed
+    assert not {"set"} & (claimed | completed)
+    assert log.row(held.job_id)["outcome"] == "done"

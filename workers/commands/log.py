@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from dataclasses import replace
 from datetime import timedelta
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SNAPSHOT_EVERY: Final = 256  #: events between snapshots of one job
+GROUP: Final = 256  #: jobs that are handed in with one transaction, of very many
 
 
 class JobLog:
@@ -296,17 +297,22 @@ class JobLog:
         return answer
 
     def submit_many(self, specs: Iterable[JobSpec]) -> list[Submitted | JobLogError]:
-        """Hand in many jobs, each with its own answer; they travel in as few transactions as possible."""
-        keyed = [spec if spec.key else replace(spec, key=self.ids.next()) for spec in specs]
-        appends = self._new_appends(keyed)
-        answers = self.writer.append_many(appends)
-        return [self._submitted(spec, answer) for spec, answer in zip(keyed, answers, strict=True)]
+        """Hand in many jobs, each with its own answer; they travel in as few transactions as possible.
+
+        Of very many, one group is written while the next is made.
+        """
+        keyed = [spec if spec.key else spec.with_key(self.ids.next()) for spec in specs]
+        refused: dict[int, JobLogError] = {}
+        groups = (self._offered(keyed, start, refused) for start in range(0, len(keyed), GROUP))
+        writer, is_many = self.writer, len(keyed) > GROUP
+        written = iter(writer.append_groups(groups) if is_many else writer.append_many(chain.from_iterable(groups)))
+        return [refused.get(index) or self._submitted(spec, next(written)) for index, spec in enumerate(keyed)]
 
     async def submit_soon(
         self, specs: Sequence[JobSpec], ask: Callable[..., Awaitable[Any]]
     ) -> list[Submitted | JobLogError]:
         """As ``submit_many``, on an event loop; *ask* runs in a thread what reads the store."""
-        keyed = [spec if spec.key else replace(spec, key=self.ids.next()) for spec in specs]
+        keyed = [spec if spec.key else spec.with_key(self.ids.next()) for spec in specs]
         futures = self.writer.append_soon(self._new_appends(keyed), asyncio.get_running_loop())
         answers = await asyncio.gather(*futures)
         made: list[Submitted | JobLogError] = []
@@ -323,13 +329,24 @@ class JobLog:
         """Move committed outbox rows into the log, once, in order; see ``outbox.drain``."""
         return outbox.drain(self, engine, limit=limit)
 
+    def _new_append(self, spec: JobSpec, now: datetime) -> Append:
+        job = Job.submit(spec, now=now)
+        return self.job_append(job.id, 0, job.collect_events(), self.ids.next(), now)
+
     def _new_appends(self, specs: Sequence[JobSpec]) -> list[Append]:
         now = self.now()
-        appends: list[Append] = []
-        for spec in specs:
-            job = Job.submit(spec, now=now)
-            appends.append(self.job_append(job.id, 0, job.collect_events(), self.ids.next(), now))
-        return appends
+        return [self._new_append(spec, now) for spec in specs]
+
+    def _offered(self, specs: Sequence[JobSpec], start: int, refused: dict[int, JobLogError]) -> list[Append]:
+        """The group that begins at *start*; what stands against one before it is tried is put into *refused*."""
+        now = self.now()
+        made: list[Append] = []
+        for index, spec in enumerate(specs[start : start + GROUP], start):
+            try:
+                made.append(self._new_append(spec, now))
+            except JobLogError as error:
+                refused[index] = error
+        return made
 
     def _submitted(self, spec: JobSpec, answer: Stored | JobLogError) -> Submitted | JobLogError:
         if isinstance(answer, Stored):

@@ -7,7 +7,6 @@ job's id follows from its key, so a move that is repeated after a crash finds th
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,7 +59,7 @@ def submit(log: JobLog, spec: JobSpec, connection: sa.Connection) -> UUID:
             "tx", f"{type(connection).__name__} is no SQLAlchemy connection", "pass engine.begin()'s"
         )
     _keep_from_checkpoints(log, connection)
-    keyed = spec if spec.key else replace(spec, key=log.ids.next())
+    keyed = spec if spec.key else spec.with_key(log.ids.next())
     connection.execute(sa.insert(outbox).values(job_id=keyed.job_id, spec=to_json(keyed)))
     return keyed.job_id
 

@@ -552,7 +552,7 @@ CREATE OR REPLACE FUNCTION joblog_append_0(
   e_unit text[],
   h_id uuid[], h_expected bigint[], h_version bigint[], h_updated bigint[], h_done bigint[], h_sequence bigint[],
   h_cursor text[], h_token bigint[], h_renew bigint[],
-  p_rest jsonb
+  p_new json, p_rest jsonb
 ) RETURNS bigint[] LANGUAGE plpgsql 
   SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET enable_bitmapscan = off
   SET plan_cache_mode = force_generic_plan AS $$
@@ -590,6 +590,10 @@ BEGIN
       WHERE l.job_id = h.id AND h.renew > 0;
     END IF;
   END IF;
+  IF p_new IS NOT NULL THEN
+    INSERT INTO jobs_0 SELECT r.*
+    FROM json_populate_recordset(json_populate_record(null::jobs_0, '{"wish": "", "outcome": "", "reason": "", "reason_text": "", "worker": "", "owner": "", "gate": "", "exclusive_key": "", "parent_id": "", "token": 0, "attempt": 0, "unit_attempt": 0, "crashes": 0, "reclaims": 0, "failures": 0, "done": 0, "skipped": 0, "sequence": 0, "blocked": 0, "total": null, "cursor": null, "started_at": null, "last_attempt_at": null, "finished_at": null, "vocabulary": 1, "version": 1, "tags": "[]", "status": "queued"}'), p_new) r;
+  END IF;
   IF p_rest IS NOT NULL THEN
     v_now := joblog_now();
     -- The unique key alone would take an event far ahead of its stream; a hot append was made from a replay.
@@ -598,9 +602,6 @@ BEGIN
       WHERE NOT EXISTS (SELECT 1 FROM events e WHERE e.stream_id = x.id AND e.version = x.version)) THEN
       RAISE EXCEPTION 'stream versions' USING ERRCODE = 'JL001';
     END IF;
-    IF p_rest ? 'new' THEN
-      INSERT INTO jobs_0 SELECT r.* FROM jsonb_populate_recordset(null::jobs_0, p_rest->'new') r;
-    END IF;
     IF p_rest ? 'set' THEN
       UPDATE jobs_0 j SET ("version", "vocabulary", "kind", "tenant", "owner", "queue", "priority", "gate", "exclusive_key", "parent_id", "key", "args_digest", "tags", "status", "wish", "outcome", "reason", "reason_text", "due_at", "ready", "blocked", "worker", "token", "attempt", "unit_attempt", "crashes", "reclaims", "failures", "done", "skipped", "total", "sequence", "cursor", "created_at", "updated_at", "started_at", "last_attempt_at", "finished_at") = (SELECT "version", "vocabulary", "kind", "tenant", "owner", "queue", "priority", "gate", "exclusive_key", "parent_id", "key", "args_digest", "tags", "status", "wish", "outcome", "reason", "reason_text", "due_at", "ready", "blocked", "worker", "token", "attempt", "unit_attempt", "crashes", "reclaims", "failures", "done", "skipped", "total", "sequence", "cursor", "created_at", "updated_at", "started_at", "last_attempt_at", "finished_at" FROM jsonb_populate_record(j, x.c))
       FROM jsonb_to_recordset(p_rest->'set') x(id uuid, expected bigint, c jsonb)
@@ -608,12 +609,19 @@ BEGIN
       GET DIAGNOSTICS n = ROW_COUNT;
       IF n <> jsonb_array_length(p_rest->'set') THEN PERFORM joblog_no_row(p_generation); END IF;
     END IF;
-    IF p_rest ? 'claimed' THEN  -- as 'set', for the columns that a claim moves
-      UPDATE jobs_0 j SET (version, updated_at, token, attempt, last_attempt_at, started_at, status, worker, reason, reason_text, ready, blocked) = (x.version, x.updated_at, x.token, x.attempt, x.last_attempt_at, coalesce(x.started_at, j.started_at), x.status, x.worker, x.reason, x.reason_text, x.ready, x.blocked)
-      FROM jsonb_to_recordset(p_rest->'claimed') x(id uuid, expected bigint, version bigint, updated_at bigint, token bigint, attempt bigint, last_attempt_at bigint, started_at bigint, status text, worker text, reason text, reason_text text, ready smallint, blocked smallint)
+    IF p_rest ? 'claimed' THEN
+      UPDATE jobs_0 j SET (version, updated_at, status, worker, reason, reason_text, ready, blocked, token, attempt, last_attempt_at, started_at) = (x.version, x.updated_at, x.status, x.worker, x.reason, x.reason_text, x.ready, x.blocked, x.token, x.attempt, x.last_attempt_at, coalesce(x.started_at, j.started_at))
+      FROM jsonb_to_recordset(p_rest->'claimed') x(id uuid, expected bigint, version bigint, updated_at bigint, status text, worker text, reason text, reason_text text, ready smallint, blocked smallint, token bigint, attempt bigint, last_attempt_at bigint, started_at bigint)
       WHERE j.id = x.id AND j.version = x.expected;
       GET DIAGNOSTICS n = ROW_COUNT;
       IF n <> jsonb_array_length(p_rest->'claimed') THEN PERFORM joblog_no_row(p_generation); END IF;
+    END IF;
+    IF p_rest ? 'completed' THEN
+      UPDATE jobs_0 j SET (version, updated_at, status, worker, reason, reason_text, ready, blocked, wish, outcome, finished_at) = (x.version, x.updated_at, x.status, x.worker, x.reason, x.reason_text, x.ready, x.blocked, x.wish, x.outcome, x.finished_at)
+      FROM jsonb_to_recordset(p_rest->'completed') x(id uuid, expected bigint, version bigint, updated_at bigint, status text, worker text, reason text, reason_text text, ready smallint, blocked smallint, wish text, outcome text, finished_at bigint)
+      WHERE j.id = x.id AND j.version = x.expected;
+      GET DIAGNOSTICS n = ROW_COUNT;
+      IF n <> jsonb_array_length(p_rest->'completed') THEN PERFORM joblog_no_row(p_generation); END IF;
     END IF;
     IF p_rest ? 'fence' THEN
       SELECT count(*) INTO n FROM jsonb_to_recordset(p_rest->'fence') x(id uuid, epoch bigint, token bigint)
@@ -833,7 +841,7 @@ CREATE OR REPLACE FUNCTION joblog_append_1(
   e_unit text[],
   h_id uuid[], h_expected bigint[], h_version bigint[], h_updated bigint[], h_done bigint[], h_sequence bigint[],
   h_cursor text[], h_token bigint[], h_renew bigint[],
-  p_rest jsonb
+  p_new json, p_rest jsonb
 ) RETURNS bigint[] LANGUAGE plpgsql 
   SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET enable_bitmapscan = off
   SET plan_cache_mode = force_generic_plan AS $$
@@ -871,6 +879,10 @@ BEGIN
       WHERE l.job_id = h.id AND h.renew > 0;
     END IF;
   END IF;
+  IF p_new IS NOT NULL THEN
+    INSERT INTO jobs_1 SELECT r.*
+    FROM json_populate_recordset(json_populate_record(null::jobs_1, '{"wish": "", "outcome": "", "reason": "", "reason_text": "", "worker": "", "owner": "", "gate": "", "exclusive_key": "", "parent_id": "", "token": 0, "attempt": 0, "unit_attempt": 0, "crashes": 0, "reclaims": 0, "failures": 0, "done": 0, "skipped": 0, "sequence": 0, "blocked": 0, "total": null, "cursor": null, "started_at": null, "last_attempt_at": null, "finished_at": null, "vocabulary": 1, "version": 1, "tags": "[]", "status": "queued"}'), p_new) r;
+  END IF;
   IF p_rest IS NOT NULL THEN
     v_now := joblog_now();
     -- The unique key alone would take an event far ahead of its stream; a hot append was made from a replay.
@@ -879,9 +891,6 @@ BEGIN
       WHERE NOT EXISTS (SELECT 1 FROM events e WHERE e.stream_id = x.id AND e.version = x.version)) THEN
       RAISE EXCEPTION 'stream versions' USING ERRCODE = 'JL001';
     END IF;
-    IF p_rest ? 'new' THEN
-      INSERT INTO jobs_1 SELECT r.* FROM jsonb_populate_recordset(null::jobs_1, p_rest->'new') r;
-    END IF;
     IF p_rest ? 'set' THEN
       UPDATE jobs_1 j SET ("version", "vocabulary", "kind", "tenant", "owner", "queue", "priority", "gate", "exclusive_key", "parent_id", "key", "args_digest", "tags", "status", "wish", "outcome", "reason", "reason_text", "due_at", "ready", "blocked", "worker", "token", "attempt", "unit_attempt", "crashes", "reclaims", "failures", "done", "skipped", "total", "sequence", "cursor", "created_at", "updated_at", "started_at", "last_attempt_at", "finished_at") = (SELECT "version", "vocabulary", "kind", "tenant", "owner", "queue", "priority", "gate", "exclusive_key", "parent_id", "key", "args_digest", "tags", "status", "wish", "outcome", "reason", "reason_text", "due_at", "ready", "blocked", "worker", "token", "attempt", "unit_attempt", "crashes", "reclaims", "failures", "done", "skipped", "total", "sequence", "cursor", "created_at", "updated_at", "started_at", "last_attempt_at", "finished_at" FROM jsonb_populate_record(j, x.c))
       FROM jsonb_to_recordset(p_rest->'set') x(id uuid, expected bigint, c jsonb)
@@ -889,12 +898,19 @@ BEGIN
       GET DIAGNOSTICS n = ROW_COUNT;
       IF n <> jsonb_array_length(p_rest->'set') THEN PERFORM joblog_no_row(p_generation); END IF;
     END IF;
-    IF p_rest ? 'claimed' THEN  -- as 'set', for the columns that a claim moves
-      UPDATE jobs_1 j SET (version, updated_at, token, attempt, last_attempt_at, started_at, status, worker, reason, reason_text, ready, blocked) = (x.version, x.updated_at, x.token, x.attempt, x.last_attempt_at, coalesce(x.started_at, j.started_at), x.status, x.worker, x.reason, x.reason_text, x.ready, x.blocked)
-      FROM jsonb_to_recordset(p_rest->'claimed') x(id uuid, expected bigint, version bigint, updated_at bigint, token bigint, attempt bigint, last_attempt_at bigint, started_at bigint, status text, worker text, reason text, reason_text text, ready smallint, blocked smallint)
+    IF p_rest ? 'claimed' THEN
+      UPDATE jobs_1 j SET (version, updated_at, status, worker, reason, reason_text, ready, blocked, token, attempt, last_attempt_at, started_at) = (x.version, x.updated_at, x.status, x.worker, x.reason, x.reason_text, x.ready, x.blocked, x.token, x.attempt, x.last_attempt_at, coalesce(x.started_at, j.started_at))
+      FROM jsonb_to_recordset(p_rest->'claimed') x(id uuid, expected bigint, version bigint, updated_at bigint, status text, worker text, reason text, reason_text text, ready smallint, blocked smallint, token bigint, attempt bigint, last_attempt_at bigint, started_at bigint)
       WHERE j.id = x.id AND j.version = x.expected;
       GET DIAGNOSTICS n = ROW_COUNT;
       IF n <> jsonb_array_length(p_rest->'claimed') THEN PERFORM joblog_no_row(p_generation); END IF;
+    END IF;
+    IF p_rest ? 'completed' THEN
+      UPDATE jobs_1 j SET (version, updated_at, status, worker, reason, reason_text, ready, blocked, wish, outcome, finished_at) = (x.version, x.updated_at, x.status, x.worker, x.reason, x.reason_text, x.ready, x.blocked, x.wish, x.outcome, x.finished_at)
+      FROM jsonb_to_recordset(p_rest->'completed') x(id uuid, expected bigint, version bigint, updated_at bigint, status text, worker text, reason text, reason_text text, ready smallint, blocked smallint, wish text, outcome text, finished_at bigint)
+      WHERE j.id = x.id AND j.version = x.expected;
+      GET DIAGNOSTICS n = ROW_COUNT;
+      IF n <> jsonb_array_length(p_rest->'completed') THEN PERFORM joblog_no_row(p_generation); END IF;
     END IF;
     IF p_rest ? 'fence' THEN
       SELECT count(*) INTO n FROM jsonb_to_recordset(p_rest->'fence') x(id uuid, epoch bigint, token bigint)

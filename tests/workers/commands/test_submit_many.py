@@ -1,17 +1,27 @@
 """Handing in many jobs: each has its own answer, in its own place."""
 
+from collections.abc import Sequence
 from itertools import count
-from threading import Barrier
+from threading import Barrier, Event
 
 import pytest
 
-from joblog.domain.errors import InvalidFieldError, JobLogError, KeyConflictError, StoreFullError, UnknownOutcomeError
+from joblog.domain import withheld
+from joblog.domain.errors import (
+    InvalidFieldError,
+    JobLogError,
+    KeyConflictError,
+    SecretInInputError,
+    StoreFullError,
+    UnknownOutcomeError,
+)
 from joblog.domain.spec import JobSpec
+from joblog.eventstore.append import Append
 from joblog.eventstore.writer import MAX_BATCH
 from joblog.workers.commands.answers import Submitted
-from joblog.workers.commands.log import JobLog
+from joblog.workers.commands.log import GROUP, JobLog
 from tests.conformance.backends import Backend
-from tests.conformance.builders import Side, armed, once, whole_log
+from tests.conformance.builders import BOUND, Side, armed, once, whole_log
 
 
 def created(answer: Submitted | JobLogError) -> bool:
@@ -63,6 +73,38 @@ def test_they_travel_in_as_few_transactions_as_possible(log: JobLog) -> None:
     log.submit_many([JobSpec("import") for _ in range(100)])
 
     assert log.writer.batches == before + 1
+
+
+def test_of_very_many_one_group_is_written_while_the_next_is_made(log: JobLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    written, make = Event(), log._offered
+
+    def make_late(specs: Sequence[JobSpec], start: int, refused: dict[int, JobLogError]) -> list[Append]:
+        assert start == 0 or written.wait(BOUND)
+        return make(specs, start, refused)
+
+    monkeypatch.setattr(log, "_offered", make_late)
+    with armed("append.after_commit", written.set):
+        answers = log.submit_many([JobSpec("import") for _ in range(GROUP + 1)])
+
+    assert all(map(created, answers))
+    assert log.store.head() == GROUP + 1
+
+
+@pytest.mark.parametrize("size", [3, 2 * GROUP + 3])
+def test_what_became_a_secret_since_is_refused_in_its_place(log: JobLog, size: int) -> None:
+    specs = [JobSpec("import", {"n": number}, key=f"k{number}") for number in range(size)]
+    specs[1] = JobSpec("import", {"n": "a-value-of-length"}, key="k1")
+    withheld.withhold("env:LATE", "a-value-of-length")
+    try:
+        answers = log.submit_many([*specs, specs[0]])
+    finally:
+        withheld.forget()
+
+    assert isinstance(answers[1], SecretInInputError)
+    assert answers[-1] == (specs[0].job_id, False, 1)
+    assert answers[0] == (specs[0].job_id, True, 1)
+    assert answers[2:-1] == [(spec.job_id, True, position) for position, spec in enumerate(specs[2:], 2)]
+    assert log.store.head() == size - 1
 
 
 def test_a_bad_spec_is_refused_where_it_is_made(log: JobLog) -> None:
