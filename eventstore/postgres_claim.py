@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from .claim_order import CLAIM_COLUMNS, level, pick
@@ -17,6 +18,9 @@ UNBLOCK: Final = tuple(
     "WHERE exclusive_key = %s AND blocked = 1 ORDER BY priority, due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED)"
     for p in (0, 1)
 )
+
+
+_LANE: Final = itemgetter("queue", "kind", "gate", "priority")
 
 
 class PostgresClaims:
@@ -91,10 +95,11 @@ class PostgresClaims:
 
 
 def _add_levels(candidates: list[JobRow], now: int) -> None:
+    """How urgent each lane is by now: as much as its oldest job."""
+    lanes = [_LANE(row) for row in candidates]
     oldest: dict[tuple[Any, ...], int] = {}
-    lane = ("queue", "kind", "gate", "priority")
-    for row in candidates:
-        key = tuple(row[name] for name in lane)
-        oldest[key] = min(oldest.get(key, row["due_at"]), row["due_at"])
-    for row in candidates:
-        row["level"] = level(row["priority"], oldest[tuple(row[name] for name in lane)], now)
+    for lane, row in zip(lanes, candidates, strict=True):
+        oldest[lane] = min(oldest.get(lane, row["due_at"]), row["due_at"])
+    levels = {lane: level(lane[-1], due, now) for lane, due in oldest.items()}
+    for lane, row in zip(lanes, candidates, strict=True):
+        row["level"] = levels[lane]
