@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Sees = Callable[[JobRow], bool]
 
 _FIRST_LOOK: Final = 500  #: positions; each further look is four times as far
-_LONGEST_LOOK: Final = 6_000
+_LONGEST_LOOK: Final = 20_000
 _LOOKS: Final = 4  #: pages of an owner's jobs that are read for one
 _SKEW: Final = 60_000_000  #: microseconds that the clocks of hosts may differ
 _NEVER_CHANGES: Final = ("kind", "queue", "tenant", "owner")

@@ -9,16 +9,18 @@ from ..domain.errors import StoreError
 from .append import EventRow
 from .placed import placed
 from .sql_store import SqlStore
+from .statements import chunks
 from .store import LeaseRow, LoggedEvent
 from .views import VIEW_FOLLOWERS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from .store import Store
 
-FEW: Final = 101  #: where only "is there any, are there many" matters
+FEW: Final = 101  #: of a queue's ready jobs so many are looked at; then it means "at least"
 COUNT_LIMIT: Final = 1_001  #: counts stop here and then mean "at least"
+_AT_ONCE: Final = 100  #: queues asked for in one statement
 _LEASE: Final = "job_id, epoch, token, worker, lease_until, boot_id, presence"
 _PRAGMAS: Final = (
     "journal_mode",
@@ -57,7 +59,7 @@ class Rebuild(NamedTuple):
 class Ready(NamedTuple):
     """What waits in a queue for a worker."""
 
-    jobs: int  #: at most ``COUNT_LIMIT``
+    jobs: int  #: at most as many as were looked at
     oldest_due: int | None
 
 
@@ -100,6 +102,37 @@ def jobs_beginning(store: Store, digits: str, *, limit: int) -> list[UUID]:
     parity = store.state().generation % 2
     sql = f"SELECT id FROM jobs_{parity} WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?"
     return [_uuid(row[0]) for row in _rows(store, sql, _id(store, low), _id(store, high), limit)]
+
+
+class Looked(NamedTuple):
+    """A job that was looked at."""
+
+    created_at: int
+    id: UUID
+    fits: bool
+
+
+def look(
+    store: Store, by: str, wanted: Mapping[str, str], *, edge: tuple[int, UUID] | None, back: bool, limit: int
+) -> list[Looked]:
+    """The next jobs that have ``wanted[by]``, read from *edge* to older ones, or *back*; and which of them fit all of it.
+
+    So many are looked at and no more, however few of them fit.
+    """
+    parity = store.state().generation % 2
+    others = [name for name in wanted if name != by]
+    fits = " AND ".join(f"{name} = ?" for name in others) or "1 = 1"
+    where = f"{by} = ?" if by == "status" else f"{by} = ? AND {by} <> ''"  # as its index says
+    params: list[Any] = [*(wanted[name] for name in others), wanted[by]]
+    sign, way = (">", "ASC") if back else ("<", "DESC")
+    if edge is not None:
+        where += f" AND (created_at, id) {sign} (?, ?)"
+        params += [edge[0], _id(store, edge[1])]
+    sql = (
+        f"SELECT created_at, id, CASE WHEN {fits} THEN 1 ELSE 0 END FROM jobs_{parity} WHERE {where} "
+        f"ORDER BY created_at {way}, id {way} LIMIT ?"
+    )
+    return [Looked(row[0], _uuid(row[1]), bool(row[2])) for row in _rows(store, sql, *params, limit)]
 
 
 # -- one stream ------------------------------------------------------------------------------------------------------
@@ -185,24 +218,47 @@ def leases_by_queue(store: Store) -> dict[str, int]:
 
 
 def ready_queues(store: Store) -> list[str]:
-    """The queues in which a job is ready: one probe of the claim index each."""
-    parity = store.state().generation % 2
-    sql = f"SELECT queue FROM jobs_{parity} WHERE ready = 1 AND queue > ? ORDER BY queue LIMIT 1"
-    found: list[str] = []
-    while row := _rows(store, sql, found[-1] if found else ""):
-        found.append(row[0][0])
-    return found
+    """The queues in which a job is ready: one probe of the claim index each, all in one statement."""
+    jobs = f"jobs_{store.state().generation % 2}"
+    sql = (
+        f"WITH RECURSIVE found(queue) AS (SELECT (SELECT queue FROM {jobs} WHERE ready = 1 ORDER BY queue LIMIT 1) "
+        f"UNION ALL SELECT (SELECT j.queue FROM {jobs} j WHERE j.ready = 1 AND j.queue > f.queue ORDER BY j.queue LIMIT 1) "
+        "FROM found f WHERE f.queue IS NOT NULL) SELECT queue FROM found WHERE queue IS NOT NULL"
+    )
+    return [row[0] for row in _rows(store, sql)]
 
 
-def ready(store: Store, queue: str, *, limit: int = COUNT_LIMIT) -> Ready:
-    """How many jobs of a queue are ready, counted up to *limit*, and since when the oldest of those."""
-    parity = store.state().generation % 2
-    some = f"SELECT due_at FROM jobs_{parity} WHERE ready = 1 AND queue = ? LIMIT {limit}"
-    if limit <= FEW:  # as a page asks: nothing is counted there
-        found = [row[0] for row in _rows(store, some, queue)]
-        return Ready(len(found), min(found, default=None))
-    jobs, oldest = _rows(store, f"SELECT count(*), min(due_at) FROM ({some}) found", queue)[0]
-    return Ready(int(jobs), oldest)
+def ready(store: Store, queues: Sequence[str], *, limit: int = FEW) -> dict[str, Ready]:
+    """How many jobs of each queue are ready, as far as *limit*, and since when the oldest that is known.
+
+    The claim index has them by priority, the schedule by when they were due: where that view is behind, the oldest is that
+    of those that were looked at.
+    """
+    if not queues:
+        return {}
+    jobs = f"jobs_{store.state().generation % 2}"
+    some = f"SELECT * FROM (SELECT queue, due_at FROM {jobs} WHERE ready = 1 AND queue = ? LIMIT {limit}) f"
+    found: dict[str, list[int]] = {queue: [] for queue in queues}
+    for few in chunks(queues, _AT_ONCE):
+        for queue, due_at in _rows(store, " UNION ALL ".join([some] * len(few)), *few):
+            found[queue].append(due_at)
+    for queue, due_at in _first_due(store, [queue for queue, due in found.items() if len(due) == limit]):
+        found[queue][0] = min(due_at, found[queue][0])
+    return {queue: Ready(len(due), min(due, default=None)) for queue, due in found.items()}
+
+
+def _first_due(store: Store, queues: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """The job of each queue that is due first, as the schedule has it, if it is ready."""
+    one = (
+        "SELECT * FROM (SELECT job_id FROM due_jobs WHERE generation = (SELECT generation FROM projections "
+        "WHERE name = 'schedule') AND queue = ? ORDER BY due_at, job_id LIMIT 1) f"
+    )
+    ids: list[UUID] = []
+    for few in chunks(queues, _AT_ONCE):
+        ids += [_uuid(row[0]) for row in _rows(store, " UNION ALL ".join([one] * len(few)), *few)]
+    for row in store.jobs(ids).values() if ids else ():
+        if row["ready"] and row["queue"] in queues:
+            yield row["queue"], row["due_at"]
 
 
 def overdue(store: Store, before: int) -> int | None:

@@ -43,7 +43,7 @@ class SqlViews(ViewRebuilds):
             same = " AND ".join(f"t.{name} = k.{name}" for name in names)
             again = ", ".join(f"t.{name}" for name in order)
             sql = f"SELECT {columns} FROM ({keys}) k JOIN {table.name} t ON {same} ORDER BY {again}"
-        return [_row(self.store, table, found) for found in self.store.sql_rows(sql, bound)]
+        return _rows(self.store, table, self.store.sql_rows(sql, bound))
 
     def count(self, view: str, select: Select, limit: int | None = None) -> int:
         """See ``Views``."""
@@ -149,10 +149,12 @@ def _with_bytes(found: Iterator[Any], ids: list[int]) -> Iterator[tuple[Any, ...
         yield tuple(values)
 
 
-def _row(store: SqlStore, table: sa.Table, found: Any) -> dict[str, Any]:
-    row: dict[str, Any] = {}
-    for column, value in zip(table.c, found, strict=True):
-        is_id = value is not None and isinstance(column.type, Id16)
-        row[column.name] = store.from_id(value) if is_id else value
-    del row["generation"]
-    return row
+def _rows(store: SqlStore, table: sa.Table, found: list[Any]) -> list[dict[str, Any]]:
+    names = [column.name for column in table.c]
+    ids = [column.name for column in table.c if isinstance(column.type, Id16)]
+    rows = [dict(zip(names, values, strict=True)) for values in found]
+    for row in rows:
+        del row["generation"]
+        for name in ids:
+            row[name] = store.from_id(row[name])
+    return rows

@@ -50,12 +50,13 @@ view_state = sa.Table(
     sqlite_with_rowid=False,
 )
 
+#: In the order of the log, so that a look at what stood at a position reads neighbours.
 job_versions = sa.Table(
     "job_versions",
     metadata,
     _key("generation", Big),
-    _key("job_id", Id16()),
     _key("from_position", Big),
+    _key("job_id", Id16()),
     _col("to_position", Big),
     _col("from_at", Big),
     _col("to_at", Big),
@@ -66,7 +67,7 @@ job_versions = sa.Table(
     _col("kind", Text),
     _col("queue", Text),
     _col("tenant", Text),
-    sa.Index("job_versions_order", "generation", "from_position"),
+    sa.Index("job_versions_job", "generation", "job_id", "from_position"),
     sa.Index("job_versions_time", "generation", "from_at"),
     sqlite_with_rowid=False,
 )
@@ -96,6 +97,7 @@ due_jobs = sa.Table(
     _col("tenant", Text),
     _col("priority", sa.SmallInteger),
     sa.Index("due_jobs_due", "generation", "due_at", "job_id"),
+    sa.Index("due_jobs_queue", "generation", "queue", "due_at", "job_id"),
     sqlite_with_rowid=False,
 )
 

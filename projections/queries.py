@@ -25,6 +25,7 @@ PAGE_ROWS: Final = 10  #: of the recovery report; nothing else knows this number
 FILTERS: Final = ("all", "done", "failed", "deleted")
 SEARCH_LIMIT: Final = 200  #: characters of a search
 COUNT_LIMIT: Final = 10_001  #: counts of jobs under one fingerprint stop here, and then mean "at least"
+_LOOKS: Final = 500  #: rows of the schedule that are looked at for a page
 _DIMENSIONS: Final = ("status", "kind", "queue", "tenant")
 
 
@@ -267,6 +268,31 @@ def schedule(
         limit=limit,
     )
     return store.views.find("schedule", select)
+
+
+class SchedulePage(NamedTuple):
+    """A page of what is due, and the (due_at, job_id) behind which the next one begins."""
+
+    rows: list[Row]
+    end: tuple[int, UUID] | None
+
+
+def schedule_page(
+    store: Store, *, limit: int, behind: tuple[int, UUID] | None = None, **equal: str | None
+) -> SchedulePage:
+    """The same in pages, each a bounded look: beside a queue, filters may leave a page with few rows, and a next one."""
+    queue = equal.pop("queue", None)
+    given = {name: value for name, value in equal.items() if value is not None}
+    looks = _LOOKS if given else limit + 1
+    seen = schedule(store, limit=looks, behind=behind, queue=queue)
+    rows = [row for row in seen if all(row[name] == value for name, value in given.items())]
+    if len(rows) > limit:
+        return SchedulePage(rows[:limit], _due_key(rows[limit - 1]))
+    return SchedulePage(rows, _due_key(seen[-1]) if len(seen) == looks else None)
+
+
+def _due_key(row: Row) -> tuple[int, UUID]:
+    return row["due_at"], row["job_id"]
 
 
 # -- how far they are ------------------------------------------------------------------------------------------------

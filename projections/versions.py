@@ -43,7 +43,7 @@ def fold(state: State | None, happened: Happened) -> Folded:
 
 def _span(job: object, state: State, to_position: int, to_at: int) -> Change:
     row = {**state, "to_position": to_position, "to_at": to_at}
-    return Change(job_versions, (job, row.pop("from_position")), row)
+    return Change(job_versions, (row.pop("from_position"), job), row)
 
 
 VIEW: Final = View("versions", 1, (job_versions,), counters.EVENTS, fold)

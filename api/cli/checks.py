@@ -173,8 +173,7 @@ def of_lag(log: JobLog) -> Iterator[Check]:
     store, now = log.store, log.store.now()
     rows = store.queue_rows()
     late: list[str] = []
-    for name in inspection.ready_queues(store):
-        waits = inspection.ready(store, name)
+    for name, waits in inspection.ready(store, inspection.ready_queues(store), limit=inspection.COUNT_LIMIT).items():
         since = 0.0 if waits.oldest_due is None else (now - waits.oldest_due) / 1_000_000
         if since > _LATE and not rows.get(name, {}).get("paused"):
             late.append(f"{counted(waits.jobs, 'job')} of queue {clean(name)}, the oldest for {span(since)}")

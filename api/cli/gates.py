@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ...domain.errors import InvalidFieldError
+from ..instants import parse_instant, parse_span
 from ..text import clean, clock_time, counted
 from .door import Asked, open_door
-from .instants import parse_instant, parse_span
 from .output import answer, say
 from .settings import shared_options
 from .terminal import painted, table

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -14,8 +14,14 @@ from .output import answer, say
 from .settings import current, shared_options
 from .terminal import status_text, table
 
+if TYPE_CHECKING:
+    from .door import Door
+
+    Document = dict[str, Any]
+
 _HEAD: Final = ("JOB", "STATUS", "KIND", "QUEUE", "DONE", "UPDATED", "REASON")
 _LONGEST: Final = 60  #: of a reason in the table: characters
+_PAGES: Final = 100  #: that are asked for to fill one
 
 
 @click.command(name="list")
@@ -34,16 +40,28 @@ def list_command(
     narrow = {"kind": kind, "queue": queue, "tenant": tenant}
     filters = {"status": status, **narrow, "owner": None}
     with open_door(reading=True) as door:
-        document = door.jobs(filters, limit=limit, after=after, at=at)
-        now = door.now()
+        document, now = _page(door, filters, limit=limit, after=after, at=at), door.now()
     rows = document["items"]
     answer(document, *table(_HEAD, [_cells(row, now) for row in rows]))
     if current().as_json:
         return
     if at:
         say(f"as of position {document['position']:,}")
-    following = None if document["next"] is None else document["next"] if at else rows[-1]["id"]
+    is_cut = document["next"] is not None
+    following = document["next"] if is_cut and (at or len(rows) < limit) else rows[-1]["id"] if is_cut else None
     _talk(rows, following, filtered=any(filters.values()), first=not after and not at)
+
+
+def _page(door: Door, filters: dict[str, str | None], *, limit: int, after: str, at: str) -> Document:
+    """So many jobs; where filters leave a page with few of them, the next pages are asked for, too."""
+    document = door.jobs(filters, limit=limit, after=after, at=at)
+    for _ in range(_PAGES):
+        left = limit - len(document["items"])
+        if not left or document["next"] is None:
+            break
+        more = door.jobs(filters, limit=left, after=document["next"], at=at)
+        document |= {"items": [*document["items"], *more["items"]], "next": more["next"]}
+    return document
 
 
 def _cells(row: dict[str, Any], now: datetime) -> list[str]:

@@ -11,9 +11,9 @@ from uuid import UUID
 import click
 
 from ...domain.errors import InvalidFieldError, TooLargeError
+from ..instants import parse_instant, parse_span
 from .door import NewJob, open_door
 from .exits import Exit
-from .instants import parse_instant, parse_span
 from .output import answer
 from .session import user_jobs
 from .settings import current, shared_options

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from ..instants import parse_span
 from ..text import clean, clock_time, iso, moment
-from .instants import parse_span
 from .output import answer, say
 from .session import open_log, user
 from .settings import shared_options

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from ..instants import parse_span
 from ..text import clean, counted
-from .instants import parse_span
 from .output import answer, say
 from .session import open_log, user
 from .settings import shared_options

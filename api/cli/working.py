@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from ..instants import parse_span
 from ..text import clean
 from .exits import Exit
-from .instants import parse_span
 from .logs import start_logging
 from .output import answer, say
 from .serving import DEFAULT_PORT, make_server, sign_in_text

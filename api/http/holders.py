@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def list_queues(call: Call) -> Answer:
     """What waits and runs in each queue."""
-    return Answer(documents.queues(call.log))
+    return Answer(call.service.together.ask("queues", lambda: documents.queues(call.log)))
 
 
 def list_leases(call: Call) -> Answer:
@@ -25,4 +25,6 @@ def list_leases(call: Call) -> Answer:
 
 def list_workers(call: Call) -> Answer:
     """The workers that hold jobs now."""
-    return Answer({"items": documents.workers(documents.leases(call.log))})
+    return Answer(
+        call.service.together.ask("workers", lambda: {"items": documents.workers(documents.leases(call.log))})
+    )

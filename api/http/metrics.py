@@ -46,7 +46,8 @@ class Requests:
 
 def metrics(call: Call) -> Answer:
     """The metrics."""
-    return Answer("\n".join(_lines(call.service)).encode() + b"\n", media=MEDIA)
+    service = call.service
+    return Answer(service.together.ask("metrics", lambda: "\n".join(_lines(service)).encode() + b"\n"), media=MEDIA)
 
 
 def _lines(service: Service) -> Iterator[str]:
@@ -71,7 +72,7 @@ def _of_log(service: Service) -> Iterator[str]:
         (
             "joblog_ready_jobs",
             "gauge",
-            f"Jobs that may be claimed now, counted up to {inspection.COUNT_LIMIT}.",
+            f"Jobs that may be claimed now, as far as {inspection.FEW}; all that wait are in joblog_jobs.",
             _ready,
         ),
         ("joblog_queue_paused", "gauge", "Whether the queue is paused.", lambda one, _: int(one["paused"])),

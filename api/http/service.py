@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from .auth import Auth, Proxies
 from .errors import OverloadedError
 from .guard import Guard, Limits
+from .together import Together
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,6 +48,7 @@ class Service:
         self.guard = Guard(self.limits, log.clock.monotonic, exempt=self.settings.proxies.trusts)
         self.requests = Requests()
         self.feed = Feed(self)
+        self.together = Together()
         self.chores = Chores(log)
         self.draining = False
         self.began_at = log.now()

@@ -50,12 +50,11 @@ def list_schedule(call: Call) -> Answer:
     behind = None if place is None else (place.at, place.id)
     if who.tenant and query.tenant not in {None, who.tenant}:
         return Answer({"items": [], "next": None})
-    found = queries.schedule(call.log.store, limit=query.limit + 1, behind=behind, **filters)
-    page = found[: query.limit]
-    rows = call.log.store.jobs([one["job_id"] for one in page]) if who.owner else {}
-    items = [_due(one) for one in page if not who.owner or (one["job_id"] in rows and who.sees(rows[one["job_id"]]))]
-    last = cursors.Place(page[-1]["due_at"], page[-1]["job_id"]) if len(found) > query.limit else None
-    return Answer({"items": items, "next": None if last is None else cursors.encode(last, filters)})
+    page = queries.schedule_page(call.log.store, limit=query.limit, behind=behind, **filters)
+    rows = call.log.store.jobs([one["job_id"] for one in page.rows]) if who.owner else {}
+    mine = (one for one in page.rows if not who.owner or (one["job_id"] in rows and who.sees(rows[one["job_id"]])))
+    following = None if page.end is None else cursors.encode(cursors.Place(*page.end), filters)
+    return Answer({"items": [_due(one) for one in mine], "next": following})
 
 
 def _due(row: dict[str, Any]) -> dict[str, Any]:

@@ -53,6 +53,23 @@ class BulkForm(Struct, kw_only=True, forbid_unknown_fields=True):
     most: Count | None = None  #: how many it was said to be when that was asked
 
 
+class GateForm(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A button of a gate.  *span* or *until*: for how long it is closed; *resume*: what it had paused goes on, too."""
+
+    key: _Key
+    gate: Name
+    reason: Text = ""
+    span: Annotated[str, Meta(max_length=40)] = ""
+    until: Annotated[str, Meta(max_length=40)] = ""
+    resume: bool = False
+
+
+class GateLinks(Struct, kw_only=True, forbid_unknown_fields=True):
+    """What a button has done: how many jobs it resumed."""
+
+    resumed: Count | None = None
+
+
 class CareForm(Struct, kw_only=True, forbid_unknown_fields=True):
     """A button of a view."""
 

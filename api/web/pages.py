@@ -8,9 +8,8 @@ from urllib.parse import urlencode
 
 from ...domain.errors import JobLogError
 from ...domain.status import Status
-from ...eventstore import inspection
 from ...projections import queries
-from .. import documents, gate_list, queue_list
+from .. import documents, queue_list
 from ..http import chores
 from ..http.route import Answer
 from . import charts
@@ -18,38 +17,43 @@ from .job_pages import seconds_left
 from .render import page, see_other
 
 if TYPE_CHECKING:
+    from ...workers.commands.log import JobLog
+    from ..http.auth import Principal
     from ..http.route import Call
 
 
 def overview(call: Call) -> Answer:
     """What is stuck, what failed, what runs."""
-    store, who = call.log.store, call.principal
+    who = call.principal
+    found = call.service.together.ask(f"overview {(who.tenant, who.owner)}", lambda: _overview(call.log, who))
+    return page(call, "overview.html", **found, clock=charts.clock, left=seconds_left(call))
+
+
+def _overview(log: JobLog, who: Principal) -> dict[str, Any]:
+    """What the overview shows to all who may see the same jobs."""
+    store = log.store
     mine: dict[str, Any] = {"tenant": who.tenant or None, "owner": who.owner or None}
     counts: dict[str, int] = {}
     if not who.owner:  # owners are not counted
         found = queries.counters(store, by=("status",), tenant=who.tenant or None)
         counts = {key[0]: jobs for key, jobs in found.items()}
     lags = queries.lag(store)
-    queues = [] if who.is_bound else queue_list.items(call.log, limit=inspection.FEW)
-    return page(
-        call,
-        "overview.html",
-        counts=counts,
-        behind=next((one.events for one in lags if one.name == "counters"), 0),
-        lag=max(lags, key=lambda one: (one.events, one.seconds)),
-        ended=None if who.owner else charts.ended(store, who.tenant or None),
-        clock=charts.clock,
-        failures=[] if who.is_bound else queries.failures(store, limit=5, jobs=False),
-        oldest=min((one for one in queues if one["due"] is not None), key=lambda one: one["due"], default=None),
-        lease=None if who.is_bound else next(iter(documents.leases(call.log, 1)), None),
-        statuses=[status.value for status in Status],
-        running=store.find_jobs(status="running", limit=10, **mine),
-        failed=store.find_jobs(status="failed", limit=5, **mine),
-        parked=store.find_jobs(status="paused", limit=5, **mine),
-        newest=store.find_jobs(limit=5, **mine),
-        idle=_without_workers(queues),
-        left=seconds_left(call),
-    )
+    queues = [] if who.is_bound else queue_list.items(log)
+    return {
+        "counts": counts,
+        "behind": next((one.events for one in lags if one.name == "counters"), 0),
+        "lag": max(lags, key=lambda one: (one.events, one.seconds)),
+        "ended": None if who.owner else charts.ended(store, who.tenant or None),
+        "failures": [] if who.is_bound else queries.failures(store, limit=5, jobs=False),
+        "oldest": min((one for one in queues if one["due"] is not None), key=lambda one: one["due"], default=None),
+        "lease": None if who.is_bound else next(iter(documents.leases(log, 1)), None),
+        "statuses": [status.value for status in Status],
+        "running": store.find_jobs(status="running", limit=10, **mine),
+        "failed": store.find_jobs(status="failed", limit=5, **mine),
+        "parked": store.find_jobs(status="paused", limit=5, **mine),
+        "newest": store.find_jobs(limit=5, **mine),
+        "idle": _without_workers(queues),
+    }
 
 
 def _without_workers(queues: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -59,7 +63,7 @@ def _without_workers(queues: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def queues_page(call: Call) -> Answer:
     """What waits and runs in each queue."""
-    items = queue_list.items(call.log, limit=inspection.FEW)
+    items = call.service.together.ask("queue items", lambda: queue_list.items(call.log))
     counts = queries.counters(call.log.store, by=("queue", "status"))
     return page(call, "queues.html", queues=items, idle=_without_workers(items), counts=counts)
 
@@ -75,11 +79,6 @@ def workers_page(call: Call) -> Answer:
     """Who works on what, and for how long they may."""
     leases = documents.leases(call.log)
     return page(call, "workers.html", workers=documents.workers(leases), leases=leases[:200])
-
-
-def gates_page(call: Call) -> Answer:
-    """What passes each provider's gate."""
-    return page(call, "gates.html", gates=gate_list.items(call.log))
 
 
 def recovery_page(call: Call) -> Answer:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..http.route import Nothing, Route
 from ..http.view_types import RecoveryQuery
-from . import forms, job_pages, log_pages, pages
+from . import forms, gate_pages, job_pages, log_pages, pages
 from .render import static_file
 
 if TYPE_CHECKING:
@@ -46,7 +46,15 @@ PAGES: Final[tuple[Route, ...]] = (
         whole=True,
     ),
     _screen("/workers", _READ, pages.workers_page, "Workers", whole=True),
-    _screen("/gates", _READ, pages.gates_page, "Gates", whole=True),
+    _screen("/gates", _READ, gate_pages.gates_page, "Gates", query=forms.GateLinks, whole=True),
+    _form(
+        "/gates/{action:open|close}",
+        "queues:control",
+        gate_pages.command_gate_page,
+        "Command a gate",
+        body=forms.GateForm,
+        whole=True,
+    ),
     _screen("/recovery", "admin", pages.recovery_page, "Recovery", query=RecoveryQuery, whole=True),
     _screen("/feed", "feed:read", log_pages.feed_page, "Feed", query=forms.FeedLinks, whole=True),
     _screen("/projections", _READ, pages.projections_page, "Projections", query=forms.Told, whole=True),

@@ -29,6 +29,8 @@ CREATE TABLE due_jobs (
 --;
 CREATE INDEX due_jobs_due ON due_jobs (generation, due_at, job_id)
 --;
+CREATE INDEX due_jobs_queue ON due_jobs (generation, queue, due_at, job_id)
+--;
 CREATE TABLE events (
 	position BIGINT NOT NULL, 
 	stream_id UUID NOT NULL, 
@@ -119,8 +121,8 @@ CREATE TABLE job_counts (
 --;
 CREATE TABLE job_versions (
 	generation BIGINT NOT NULL, 
-	job_id UUID NOT NULL, 
 	from_position BIGINT NOT NULL, 
+	job_id UUID NOT NULL, 
 	to_position BIGINT NOT NULL, 
 	from_at BIGINT NOT NULL, 
 	to_at BIGINT NOT NULL, 
@@ -131,10 +133,10 @@ CREATE TABLE job_versions (
 	kind TEXT COLLATE "C" NOT NULL, 
 	queue TEXT COLLATE "C" NOT NULL, 
 	tenant TEXT COLLATE "C" NOT NULL, 
-	PRIMARY KEY (generation, job_id, from_position)
+	PRIMARY KEY (generation, from_position, job_id)
 )
 --;
-CREATE INDEX job_versions_order ON job_versions (generation, from_position)
+CREATE INDEX job_versions_job ON job_versions (generation, job_id, from_position)
 --;
 CREATE INDEX job_versions_time ON job_versions (generation, from_at)
 --;

@@ -32,6 +32,8 @@ CREATE TABLE due_jobs (
 --;
 CREATE INDEX due_jobs_due ON due_jobs (generation, due_at, job_id)
 --;
+CREATE INDEX due_jobs_queue ON due_jobs (generation, queue, due_at, job_id)
+--;
 CREATE TABLE events (
 	position INTEGER NOT NULL, 
 	stream_id BLOB NOT NULL, 
@@ -127,8 +129,8 @@ CREATE TABLE job_counts (
 --;
 CREATE TABLE job_versions (
 	generation INTEGER NOT NULL, 
-	job_id BLOB NOT NULL, 
 	from_position INTEGER NOT NULL, 
+	job_id BLOB NOT NULL, 
 	to_position INTEGER NOT NULL, 
 	from_at INTEGER NOT NULL, 
 	to_at INTEGER NOT NULL, 
@@ -139,11 +141,11 @@ CREATE TABLE job_versions (
 	kind TEXT NOT NULL, 
 	queue TEXT NOT NULL, 
 	tenant TEXT NOT NULL, 
-	PRIMARY KEY (generation, job_id, from_position)
+	PRIMARY KEY (generation, from_position, job_id)
 )
  WITHOUT ROWID
 --;
-CREATE INDEX job_versions_order ON job_versions (generation, from_position)
+CREATE INDEX job_versions_job ON job_versions (generation, job_id, from_position)
 --;
 CREATE INDEX job_versions_time ON job_versions (generation, from_at)
 --;

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from joblog.api import job_list
 from joblog.workers.commands.log import JobLog
 from tests.api.cli.terminal import Answer, claimed, give_up, submit, work
 
@@ -188,6 +189,20 @@ def test_an_event_of_newer_code_is_shown_as_it_is(log: JobLog, cli: Callable[...
     assert "joblog.job.painted: written by a newer joblog" in shown.out
     assert "run a newer joblog" in shown.err
     assert events[1]["data"] == {"colour": "blue"}
+
+
+def test_a_list_under_several_filters_is_filled_however_far_its_rows_lie_apart(
+    log: JobLog, cli: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_list, "_LOOKS", 2)
+    kinds = ("rare", "often", "often", "often")
+    made = [submit(log, str(n), kind=kinds[n % 4], queue="xyz"[n % 3]) for n in range(36)]
+    wanted = made[::12][::-1]
+
+    first = cli("list", "--kind", "rare", "--queue", "x", "--limit", "2", "--json").document
+    assert [one["id"] for one in first["items"]] == wanted[:2]
+    rest = cli("list", "--kind", "rare", "--queue", "x", "--after", wanted[1], "--json")
+    assert (ids(rest), rest.document["next"]) == (wanted[2:], None)
 
 
 def test_a_failed_job_tells_its_reason_in_the_list(log: JobLog, cli: Callable[..., Answer]) -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joblog.api.cli.instants import parse_instant, parse_span
 from joblog.api.cli.terminal import table
+from joblog.api.instants import parse_instant, parse_span
 from joblog.api.text import clean, clock_time, counted, iso, size, span
 from joblog.domain.errors import InvalidFieldError
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import urlencode
@@ -17,8 +18,9 @@ from joblog.api.web.render import SCREENS
 from joblog.domain.job import Actor
 from joblog.domain.spec import JobSpec
 from joblog.projections.runner import Runner
+from joblog.workers.commands import gating
 from joblog.workers.commands.log import JobLog
-from tests.api.http.client import Client, Reply, a_token, serving
+from tests.api.http.client import Client, Reply, a_key, a_token, serving
 from tests.patience import until
 
 EVIL = "<script>alert(1)</script>\"'&\u202e"
@@ -303,6 +305,49 @@ def test_a_queue_is_paused_and_resumed(log: JobLog, server: HttpServer) -> None:
     assert log.store.queue_rows()["a b"]["paused"]
     assert press(client, "/queues/a%20b/resume", a_form(client.get("/queues"))).status == 303
     assert not log.store.queue_rows()["a b"]["paused"]
+
+
+def test_a_gate_is_closed_and_opened_with_what_it_had_paused(log: JobLog, server: HttpServer) -> None:
+    parked = log.submit(JobSpec("import", gate="crm/env:TOKEN")).job_id
+    [held] = log.claim("w")
+    held.park(reason=gating.PROVIDER_WAITS, text="429", not_before=log.now() + timedelta(days=2))
+    client, gate = browser(server, log), {"gate": "crm/env:TOKEN"}
+
+    def pressed(action: str, **fields: str) -> Reply:
+        return press(client, f"/gates/{action}", {"key": a_key()} | gate | fields)
+
+    assert pressed("close", span="5m", reason=EVIL).status == 303
+    [state] = log.store.gates("crm/env:TOKEN")
+    assert state.row.closed_reason.startswith("<script>")
+    assert 290_000_000 < state.row.closed_until - log.store.now() <= 300_000_000
+    assert pressed("close", until="2999-01-02T03:04").status == 303  # UTC, as all of the page
+    assert "closed until 2999-01-02 03:04:00" in " ".join(read(client.get("/gates")).text.split())
+
+    for wrong in ({}, {"span": "5m", "until": "2999-01-02T03:04"}, {"span": "soon"}, {"until": "2000-01-01T00:00"}):
+        refused = pressed("close", reason=EVIL, **wrong)
+        assert (refused.status, "invalid-field" in read(refused).text) == (422, True), wrong
+        assert b"<script>alert" not in refused.body
+    opened = pressed("open", resume="true")
+    assert (opened.status, opened.headers["location"]) == (303, "/gates?resumed=1")
+    assert "1 job resumed" in read(client.get("/gates?resumed=1")).text
+    assert log.row(parked)["status"] == "queued"
+    gate["gate"] = "none"
+    assert "gate-not-found" in read(pressed("open")).text
+
+
+def test_a_gates_buttons_are_for_who_may_and_pressed_twice_they_are_one_command(
+    log: JobLog, server: HttpServer
+) -> None:
+    client = browser(server, log)
+    form = a_form(client.get("/gates")) | {"gate": "crm", "span": "1h"}
+    assert press(client, "/gates/close", form, "cross-site").status == 403
+    assert [press(client, "/gates/close", form).status for _ in range(2)] == [303, 303]
+    topics = [event.topic for event in log.store.log(0, 10)]
+    assert topics == ["joblog.gate.closed"]
+    reader = Client(server.port, a_token(log, "jobs:read"), headers=HTML)
+    assert set(read(reader.get("/gates")).forms) == {"/sign-out"}
+    assert {"/gates/close", "/gates/open"} <= set(read(client.get("/gates")).forms)
+    assert press(reader, "/gates/open", form).status == 403
 
 
 def test_who_may_only_read_has_no_buttons(log: JobLog, server: HttpServer) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
 
-from ...domain.errors import InvalidFieldError
+from ..domain.errors import InvalidFieldError
 
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)(d|h|m|s)?")
 _SECONDS: Final = {"d": 86400, "h": 3600, "m": 60, "s": 1, "": 1}
@@ -22,12 +22,13 @@ def parse_span(text: str, field: str) -> timedelta:
     return timedelta(seconds=seconds)
 
 
-def parse_instant(text: str, field: str, now: datetime) -> datetime:
-    """An instant; without an offset it is local time, and +5m is counted from *now*."""
+def parse_instant(text: str, field: str, now: datetime, *, zone: tzinfo | None = None) -> datetime:
+    """An instant; without an offset it is local time, or of *zone*, and +5m is counted from *now*."""
     if text.startswith("+"):
         return now + parse_span(text[1:], field)
     try:
-        return datetime.fromisoformat(text).astimezone(UTC)
+        made = datetime.fromisoformat(text)
+        return (made if made.tzinfo else made.replace(tzinfo=zone)).astimezone(UTC)
     except (ValueError, OverflowError):
-        way_out = "give for example +5m, 2030-01-31T09:00 (local) or 2030-01-31T09:00Z"
+        way_out = f"give for example +5m, 2030-01-31T09:00 ({zone or 'local'}) or 2030-01-31T09:00Z"
         raise InvalidFieldError(field, f"{text[:40]!r} is no instant", way_out) from None
