@@ -187,7 +187,7 @@ def test_filters_that_no_job_fits_are_looked_for_so_far_and_no_further(
     assert far.json["next"] is not None
     none = admin.get(f"{JOBS}?kind=a&queue=z")
     assert (none.json["items"], none.json["next"]) == ([], None)  # one of the filters was read to its end
-    assert max(rows for _, _, rows in listener.said) <= 20
+    assert max(rows for sql, _, rows in listener.said if " jobs_" in sql) <= 20
 
 
 def test_the_schedule_is_walked_whole_under_filters(
