@@ -43,22 +43,29 @@ class Control:
         self.stop: str | None = None  #: shutdown, yield, lease-lost
         self.abandoned = False  #: the grace is over: the unit in flight is not waited for
         self.presence_fd: int | None = None  #: of the worker, for units in processes
-        self._asked = threading.Event()
+        self._asked: threading.Event | None = None  #: made by who waits: few do
 
     def ask(self, cause: str) -> None:
         """Have the job stop at its next boundary."""
         if self.stop != "lease-lost":
             self.stop = cause
-        self._asked.set()
+        self._ring()
 
     def abandon(self) -> None:
         """Have the unit in flight end before its checkpoint, if it can be ended."""
         self.abandoned = True
-        self._asked.set()
+        self._ring()
+
+    def _ring(self) -> None:
+        if self._asked is not None:
+            self._asked.set()
 
     def wait(self, seconds: float) -> None:
         """Wait in a thread, until *seconds* are over or the worker asks."""
-        self._asked.wait(seconds)
+        if self._asked is None:
+            self._asked = threading.Event()
+        if self.stop is None and not self.abandoned:  # looked at behind the event's making, so that no ring is missed
+            self._asked.wait(seconds)
 
 
 class Book:
@@ -145,6 +152,11 @@ class Book:
             return True
         waited = self.log.clock.monotonic() - self._pending_since
         return len(self._pending) >= self._units_per_commit or waited >= LONGEST_WAIT
+
+    @property
+    def is_flushed(self) -> bool:
+        """Whether every finished unit is recorded."""
+        return not self._pending
 
     def flush(self, delivery: Delivery | None = None) -> Generator[Any, Any, None]:
         """Record what is pending, with *delivery*."""

@@ -154,7 +154,8 @@ class Execution:
             if not abandoned and not lost:
                 await self._whole(drive.run_soon(book.flush(), self.log.writer, self._readers))
             raise
-        await drive.run_soon(book.flush(), self.log.writer, self._readers)
+        if not book.is_flushed:
+            await drive.run_soon(book.flush(), self.log.writer, self._readers)
         return result
 
     async def _call(self, operation: Operation[Any, Any], book: Book, args: Any) -> Any:
@@ -162,6 +163,8 @@ class Execution:
         if operation.is_async:
             run = Run(book, self._readers)
             try:
+                if operation.timeout is None:
+                    return await operation.function(run, args)
                 async with asyncio.timeout(operation.timeout):
                     return await operation.function(run, args)
             finally:
