@@ -82,10 +82,15 @@ class GroupWriter:
         requests: list[Request] = []
         for appends in groups:
             group = [Request(append) for append in appends]
-            self._enqueue(group)
+            try:
+                self._enqueue(group)
+            except StoreClosedError as error:  # of this group; those before it are written
+                for request in group:
+                    request.answer = error
             requests += group
         for request in requests:
-            self._wait(request, None)
+            if request.answer is None:
+                self._wait(request, None)
         return [request.answer for request in requests]  # type: ignore[misc]
 
     def append_atomic(self, appends: list[Append]) -> list[tuple[int, Append]] | JobLogError:

@@ -12,6 +12,7 @@ from joblog.domain.errors import (
     JobLogError,
     KeyConflictError,
     SecretInInputError,
+    StoreClosedError,
     StoreFullError,
     UnknownOutcomeError,
 )
@@ -88,6 +89,24 @@ def test_of_very_many_one_group_is_written_while_the_next_is_made(log: JobLog, m
 
     assert all(map(created, answers))
     assert log.store.head() == GROUP + 1
+
+
+def test_a_log_that_is_closed_meanwhile_says_so_of_those_that_came_too_late(
+    log: JobLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = log._offered
+
+    def make_late(specs: Sequence[JobSpec], start: int, refused: dict[int, JobLogError]) -> list[Append]:
+        if start:
+            assert Side(log.close).is_done(BOUND)
+        return make(specs, start, refused)
+
+    monkeypatch.setattr(log, "_offered", make_late)
+    answers = log.submit_many([JobSpec("import") for _ in range(GROUP + 1)])
+
+    assert isinstance(answers.pop(), StoreClosedError)
+    assert all(map(created, answers))
+    assert [answer.position for answer in answers if isinstance(answer, Submitted)] == list(range(1, GROUP + 1))
 
 
 @pytest.mark.parametrize("size", [3, 2 * GROUP + 3])
