@@ -75,7 +75,7 @@ class AnswersRig:
         script = Script(log, facts, self.rng, clock=self.clock, keys=12, expected=BROKEN, weights={"snapshot": 0.2})
         found: list[Any] = []
         try:
-            while self.report.fired.total() < losses and not found:
+            while self.report.fired.total() < losses and not found and not rig.STOP.is_asked():
                 self.report.runs += 1
                 for point in POINTS[self.dialect]:
                     failpoint.arm(point, fail(point))

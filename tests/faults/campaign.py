@@ -3,7 +3,8 @@
 Each campaign is one rig; its runs are split over processes by seed, two or more at a time.  A fault counts only when
 something proves that it happened, and a campaign without a proven fault fails.  One line a campaign, and a last line
 ``N passed, M failed`` of runs.  ``--profile long`` (or ``--ledger``) adds a line a campaign to docs/evidence.jsonl, from
-which the published figures are computed.
+which the published figures are computed.  Told to stop (SIGTERM, Ctrl-C), each process judges what it has done, and the
+lines say what that was.
 """
 
 import argparse
@@ -12,13 +13,15 @@ import logging
 import os
 import platform
 import queue
+import signal
 import sqlite3
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -42,7 +45,8 @@ from tests.faults.rig import Report
 LEDGER: Final = rig.ROOT / "docs" / "evidence.jsonl"
 SHOWN: Final = 20  #: violations printed of one campaign
 ENOUGH_FOR_ALL_POINTS: Final = 5  #: kills a point, from which on each point must have been hit
-SHARD_SECONDS: Final = 3600
+SHARD_SECONDS: Final = 7200
+MOST_SHARDS: Final = 64  #: a process costs as much to start as some fifty kills
 
 
 @dataclass(frozen=True)
@@ -276,17 +280,50 @@ def start_shard(name: str, seed: int, count: int) -> Report:
     command = [sys.executable, "-m", "tests.faults.campaign", *share]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(rig.ROOT / "src"), str(rig.ROOT)))}
     report = Report(name, seed)
-    try:
-        done = subprocess.run(
-            command, cwd=rig.ROOT, env=environment, capture_output=True, text=True, check=False, timeout=SHARD_SECONDS
-        )
-        said = json.loads(done.stdout.splitlines()[-1])
-    except (subprocess.TimeoutExpired, ValueError, IndexError) as error:
-        report.runs = 1
-        tail = done.stderr[-2000:] if isinstance(error, (ValueError, IndexError)) else ""
-        report.fail(f"seed {seed}, {count} wanted", [f"its process has not reported: {error!r} {tail}"])
+    if rig.STOP.is_asked():
         return report
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, cwd=rig.ROOT, env=environment, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+    ) as process:
+        SHARDS.add(process)
+        if rig.STOP.is_asked():
+            process.terminate()
+        try:
+            out, said_wrong = process.communicate(timeout=SHARD_SECONDS)
+            said = json.loads(out.splitlines()[-1])
+        except (subprocess.TimeoutExpired, ValueError, IndexError) as error:
+            if rig.STOP.is_asked() and process.returncode == -signal.SIGTERM:
+                return report  # it had not begun
+            process.kill()
+            report.runs = 1
+            tail = said_wrong[-2000:] if isinstance(error, (ValueError, IndexError)) else ""
+            report.fail(f"seed {seed}, {count} wanted", [f"its process has not reported: {error!r} {tail}"])
+            return report
+        finally:
+            SHARDS.discard(process)
     return Report(**{**said, "fired": Counter(said["fired"]), "counts": Counter(said["counts"])})
+
+
+SHARDS: Final[set[subprocess.Popen[str]]] = set()
+
+
+def _stop(*_: object) -> None:
+    rig.STOP.ask()
+    for process in SHARDS.copy():
+        process.terminate()
+
+
+@contextmanager
+def told_to_stop() -> Iterator[None]:
+    """At SIGTERM or Ctrl-C let each process judge what it has done, and start no other."""
+    before = {number: signal.signal(number, _stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    rig.STOP.forget()
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 # -- all of them ---------------------------------------------------------------------------------------------------------
@@ -306,14 +343,17 @@ def together(campaign: Campaign, count: int, reports: Sequence[Report]) -> Repor
     if not whole.fired.total():
         whole.fail("the campaign", ["no fault was proven"])
     left_out = [point for point in campaign.points if not whole.fired[point]]
-    if left_out and count >= ENOUGH_FOR_ALL_POINTS * len(campaign.points):
+    tried = count
+    if rig.STOP.is_asked() and whole.fired.total() < count:
+        whole.wanted, tried = count, whole.fired.total()
+    if left_out and tried >= ENOUGH_FOR_ALL_POINTS * len(campaign.points):
         whole.fail("the campaign", [f"never killed at {', '.join(left_out)}"])
     return whole
 
 
 def shares(campaign: Campaign, count: int, seed: int) -> list[tuple[int, int]]:
     """(seed, how many) for each process."""
-    pieces = max(-(-count // campaign.shard), 1)
+    pieces = min(max(-(-count // campaign.shard), 1), MOST_SHARDS)
     return [(seed + n, count // pieces + (n < count % pieces)) for n in range(pieces)]
 
 
@@ -356,6 +396,7 @@ def entry(report: Report, shards: int) -> dict[str, object]:
         "commit": commit(),
         "campaign": report.campaign,
         "seeds": [report.seed, report.seed + shards - 1],
+        **({"stopped": True, "wanted": report.wanted} if report.wanted else {}),
         "runs": report.runs,
         "faults": dict(sorted(report.fired.items())),
         "violations": len(report.violations),
@@ -395,6 +436,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     long = options.profile == "long"
     seed = options.seed if options.seed is not None else int(time.time()) if long else 1
     if options.shard:
+        rig.STOP.listen()
         logging.disable(logging.CRITICAL)
         sys.stdout.write(json.dumps(vars(run_shard(options.shard, seed, options.kills))) + "\n")
         return 0
@@ -407,7 +449,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             campaign, count = next(pair for pair in wanted if pair[0].name == report.campaign)
             keep_ledger(LEDGER, report, len(shares(campaign, count, seed)))
 
-    reports = run_all(wanted, seed, options.jobs, tell)
+    with told_to_stop():
+        reports = run_all(wanted, seed, options.jobs, tell)
     passed, failed = sum(report.passed for report in reports), sum(report.failed for report in reports)
     sys.stdout.write(f"{passed} passed, {failed} failed\n")
     return 1 if failed else 0

@@ -7,11 +7,12 @@ full one does, a healthy worker ends every job, and the next run starts with an 
 import gc
 import os
 import random
+import shutil
 import signal
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +22,7 @@ import sqlalchemy as sa
 from joblog import JobLog
 from joblog.eventstore import failpoint, migrate, sql_reads
 from joblog.eventstore.sqlite_append import SqliteAppends
-from joblog.eventstore.statements import Statements
+from joblog.eventstore.statements import Compiled, Statements
 from joblog.workers.commands import log as log_module
 from tests.faults import rig
 from tests.faults.finish import finish
@@ -82,24 +83,45 @@ class Plan:
         return len(self.alive) == 1
 
 
+class KeptStatements(Statements):
+    """What the parent has compiled, its children need not compile again."""
+
+    def __init__(self, dialect: sa.Dialect) -> None:
+        self._made: dict[Any, Compiled] = {}
+        super().__init__(dialect)
+        self._upsert = cache(super().upsert)
+
+    def upsert(self, table: sa.Table, key: str, *, newer: str | None = None) -> Any:
+        return self._upsert(table, key, newer=newer)
+
+    def compile(self, statement: Any) -> Compiled:
+        """By identity: only an upsert comes twice."""
+        return self._made.get(statement) or self._made.setdefault(statement, super().compile(statement))
+
+
 class ForkRig:
     """Runs children on one database after another."""
 
     points = POINTS
+    moments = 2  #: kills at any moment for one at each point
+    moment = (0.002, 0.04)  #: seconds from the fork to a kill at any moment: the least and the most
     driver = "sqlite"
 
     def __init__(self, folder: Path, report: Report) -> None:
         self.folder, self.report = folder, report
         self.rng = random.Random(report.seed)
-        self.statements = Statements(sa.make_url(f"{self.driver}://").get_dialect()())
+        self.statements = KeptStatements(sa.make_url(f"{self.driver}://").get_dialect()())
         self.clock: SharedClock | None = SharedClock()
         self._points: list[str] = []
         self._life = -1
+        self.place: Path
         self.begin()
         self.warm()
 
     def begin(self) -> None:
         """An empty database, a new journal and an oracle without a memory."""
+        if self._life >= 0:  # what a failed run leaves has been kept elsewhere
+            shutil.rmtree(self.place)
         self._life += 1
         self._kills = 0  #: children that ended by SIGKILL and not at a moment of ours
         self.place = self.folder / f"life-{self._life}"
@@ -157,7 +179,7 @@ class ForkRig:
 
     def _next_point(self) -> str:
         if not self._points:
-            self._points = [*self.points, ANY_MOMENT, ANY_MOMENT]
+            self._points = [*self.points, *[ANY_MOMENT] * self.moments]
             self.rng.shuffle(self._points)
             self._points += [point for point in self.points if not self.report.fired[point]]  # these first
         return self._points.pop()
@@ -165,9 +187,13 @@ class ForkRig:
     def route(self, point: str) -> tuple[str, int]:
         return route(point)
 
+    def crowd(self) -> int:
+        """How many children there are at once."""
+        return 2 if self.rng.random() < 0.2 else 1
+
     def plans(self, run: int) -> list[Plan]:
-        """One child, or two at once; only a lonely one moves the clock."""
-        names = [f"{self.report.seed:x}.{run}.{child}" for child in range(2 if self.rng.random() < 0.2 else 1)]
+        """The children of one run; only a lonely one moves the clock."""
+        names = [f"{self.report.seed:x}.{run}.{child}" for child in range(self.crowd())]
         made: list[Plan] = []
         for name in names:
             point = self._next_point()
@@ -184,7 +210,7 @@ class ForkRig:
         plans = self.plans(run)
         children = [(plan, rig.fork(partial(self.work, plan), self.errors)) for plan in plans]
         found: list[Any] = []
-        for plan, pid in children:
+        for plan, pid in sorted(children, key=lambda child: child[0].point != ANY_MOMENT):  # their moment comes first
             killed = plan.point == ANY_MOMENT and self._kill_any_moment(pid)
             try:
                 code = rig.reap(pid)
@@ -205,7 +231,7 @@ class ForkRig:
 
     def _kill_any_moment(self, pid: int) -> bool:
         """Where no point was thought of."""
-        if rig.ended(pid, self.rng.uniform(0.002, 0.04)):
+        if rig.ended(pid, self.rng.uniform(*self.moment)):
             return False
         os.kill(pid, signal.SIGKILL)
         return True
@@ -303,7 +329,7 @@ def run(
     births: bool = True,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Report:
-    """Kill until *kills* have been proven, or something does not hold."""
+    """Kill until *kills* have been proven, something does not hold, or the process is told to stop."""
     report.again = f"python -m tests.faults.campaign --only {report.campaign} --seed {report.seed} --kills {kills}"
     with rig.scratch() as folder, rig.timed(report), closing(make(folder, report)) as forks:
         number = 0
@@ -313,9 +339,12 @@ def run(
             report.runs += 1
             _judged(report, forks, number, forks.step(number))
             number += 1
-            if number % life == 0 or report.fired.total() >= kills:
+            last = report.fired.total() >= kills or rig.STOP.is_asked()
+            if number % life == 0 or last:
                 _judged(report, forks, number, forks.end(number))
                 tell(report.line())
+                if last:
+                    break
                 forks.begin()
     return report
 

@@ -323,6 +323,7 @@ class Oracle:
         self._effects = effects
         self._slack = slack // timedelta(microseconds=1)
         self.digests: list[str] = []  #: of each position judged so far
+        self.touched: set[UUID] = set()  #: streams with events that the last check was the first to see
         self._forget()
 
     def _forget(self) -> None:
@@ -366,7 +367,7 @@ class Oracle:
             self._say("schema", "the database", text)
         for text in reader.structure(full=full):
             self._say("structure", "the database", text)
-        touched = self._follow(reader, story)
+        touched = self.touched = self._follow(reader, story)
         self._check_rows(reader, touched, full=full)
         self._check_leases(reader)
         self._check_units(reader, touched, full=full)

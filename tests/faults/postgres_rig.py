@@ -247,7 +247,7 @@ def run_crashes(report: Report, *, faults: int, in_round: int = 5) -> Report:
         crashes = CrashRig(server, folder, report)
         with crashes.open(crashes.url):
             pass
-        while report.runs < faults and not report.failed:
+        while report.runs < faults and not report.failed and not rig.STOP.is_asked():
             if found := crashes.round(min(in_round, faults - report.runs)):
                 report.fail(f"round with fault {report.runs} ({report.again}; kept in {_kept(folder, report)})", found)
         if not report.failed and (found := crashes.end()):

@@ -7,6 +7,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections import Counter
@@ -20,7 +21,7 @@ P = TypeVar("P")
 ROOT: Final = Path(__file__).parents[2]
 KEPT: Final = ROOT / "build" / "faults"  #: what a failed run leaves behind
 LONGEST: Final = 3000  #: characters of a violation
-HANGS_AFTER: Final = 60.0  #: seconds: a child that takes longer has met a deadlock (L8)
+HANGS_AFTER: Final = 180.0  #: seconds: a child that takes longer has met a deadlock (L8); on a busy machine it only waits
 
 
 @dataclass
@@ -35,6 +36,7 @@ class Report:
     violations: list[str] = field(default_factory=list)
     failed: int = 0  #: runs with a violation
     seconds: float = 0.0
+    wanted: int = 0  #: faults, where it was told to stop before it had them
     again: str = ""  #: the command line that repeats it
 
     def fail(self, run: str, found: Sequence[object]) -> None:
@@ -52,6 +54,28 @@ class Report:
         return f"{head}, {len(self.violations)} violations, {self.seconds:.1f} s, {rate:.1f}/s; {kinds}"
 
 
+class Stop:
+    """Whether this process was told to come to an end: what it has done by then is judged, and counts."""
+
+    def __init__(self) -> None:
+        self._asked = threading.Event()
+
+    def is_asked(self) -> bool:
+        return self._asked.is_set()
+
+    def listen(self) -> None:
+        signal.signal(signal.SIGTERM, self.ask)
+
+    def ask(self, *_: object) -> None:
+        self._asked.set()
+
+    def forget(self) -> None:
+        self._asked.clear()
+
+
+STOP: Final = Stop()
+
+
 @contextmanager
 def timed(report: Report) -> Iterator[None]:
     start = time.monotonic()
@@ -63,9 +87,10 @@ def timed(report: Report) -> Iterator[None]:
 
 @contextmanager
 def scratch(prefix: str = "joblog-faults-") -> Iterator[Path]:
-    """A folder in memory where there is one: a killed process leaves the page cache alone, so it is as good as a disk."""
+    """A folder in memory where there is one, and TMPDIR does not say where: a killed process leaves the page cache alone."""
     shm = Path("/dev/shm")  # noqa: S108 - made with mkdtemp below
-    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=shm if os.access(shm, os.W_OK) else None))
+    in_memory = "TMPDIR" not in os.environ and os.access(shm, os.W_OK)
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=shm if in_memory else None))
     try:
         yield folder
     finally:
@@ -83,10 +108,20 @@ def lives(
     """One place after another, at most *life* kills in each, until *kills* have been proven or something was found."""
     chance = random.Random(report.seed)
     with timed(report):
-        while report.fired.total() < kills and not report.failed:
+        while report.fired.total() < kills and not report.failed and not STOP.is_asked():
             with make() as place:
                 live(report, place, chance, min(life, kills - report.fired.total()))
     return report
+
+
+def put_back(work: Callable[[], None]) -> None:
+    """Do *work* here that is a child's: what it changes of the process is as before afterwards."""
+    folder, handler = tempfile.tempdir, signal.getsignal(signal.SIGTERM)
+    try:
+        work()
+    finally:
+        tempfile.tempdir = folder
+        signal.signal(signal.SIGTERM, handler)
 
 
 def keep(folder: Path, name: str) -> Path:
@@ -109,6 +144,7 @@ def fork(work: Callable[[], None], errors: Path) -> int:
 
 def _run_child(work: Callable[[], None], errors: Path) -> NoReturn:
     code = 3
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         work()
         code = 0

@@ -1,6 +1,9 @@
 """The campaign command: shares, proof, last line, exit code and ledger."""
 
 import json
+import os
+import signal
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -28,6 +31,7 @@ def test_a_campaign_is_cut_into_shares_with_seeds_of_their_own() -> None:
 
     assert shares(made, 100, 7) == [(7, 34), (8, 33), (9, 33)]
     assert shares(made, 5, 7) == [(7, 5)]
+    assert len(shares(made, 1_000_000, 7)) == campaign.MOST_SHARDS
 
 
 def test_a_merge_does_what_it_promises() -> None:
@@ -87,6 +91,37 @@ def test_the_last_line_counts_and_the_ledger_gets_a_line(
     assert entry["seeds"] == [9, 9]
     assert sum(entry["faults"].values()) >= 4
     assert entry["violations"] == 0
+
+
+def test_a_campaign_that_is_told_to_stop_says_what_it_has_done(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(campaign, "LEDGER", tmp_path / "docs" / "evidence.jsonl")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    ended = threading.Event()
+
+    def stop_once_somebody_was_killed() -> None:
+        while not ended.wait(0.02):
+            if any(b'"fired"' in journal.read_bytes() for journal in tmp_path.glob("joblog-faults-*/life-*/journal")):
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
+
+    watcher = threading.Thread(target=stop_once_somebody_was_killed)
+    watcher.start()
+    try:
+        code = campaign.main(["--only", "worker-kills", "--kills", "100000", "--seed", "9", "--jobs", "2", "--ledger"])
+    finally:
+        ended.set()
+        watcher.join()
+
+    (entry,) = (json.loads(line) for line in campaign.LEDGER.read_text(encoding="utf-8").splitlines())
+    assert code == 0, capsys.readouterr().out
+    assert entry["stopped"]
+    assert entry["wanted"] == 100_000
+    assert 1 <= sum(entry["faults"].values()) < 100_000
+    assert entry["violations"] == 0
+    assert list(tmp_path.glob("joblog-faults-*")) == []
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def test_a_violation_is_shown_and_makes_the_command_fail(

@@ -1,7 +1,10 @@
 """Real workers are killed at every point of a unit's life, and others go on; nothing is done twice that may not be."""
 
+import sqlite3
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -10,7 +13,7 @@ from joblog.eventstore import sql_reads
 from joblog.eventstore.failpoint import WORKER_POINTS
 from joblog.workers.commands import log as log_module
 from tests import postgres_server as servers
-from tests.faults import operations, rig, worker_rig
+from tests.faults import operations, outside, rig, worker_rig
 from tests.faults.campaign import start_shard
 from tests.faults.fork_rig import Plan
 from tests.faults.oracle import JobTrace
@@ -57,7 +60,7 @@ def a_trace(*units: str, grants: int = 1) -> JobTrace:
     ],
 )
 def test_rows_count_exactly_once(rows: Sequence[int], exact: bool, good: bool) -> None:
-    found = worker_rig._check_rows(a_trace("rows:0"), list(rows), exact=exact)
+    found = outside.check_rows(a_trace("rows:0"), list(rows), exact=exact)
 
     assert (found == []) is good
 
@@ -66,7 +69,31 @@ def test_rows_count_exactly_once(rows: Sequence[int], exact: bool, good: bool) -
 def test_a_body_runs_at_least_once_and_at_most_once_a_grant(times: int, grants: int, good: bool) -> None:
     effects = Counter({(UUID(int=1), "step:s0"): times})
 
-    assert (worker_rig._check_bodies(a_trace("step:s0", grants=grants), effects) == []) is good
+    assert (outside.check_bodies(a_trace("step:s0", grants=grants), effects) == []) is good
+
+
+def test_what_a_job_has_written_since_is_looked_at_and_all_of_it_in_the_end(tmp_path: Path) -> None:
+    target, url = tmp_path / "target.db", f"sqlite:///{tmp_path / 'log.db'}"
+    for file in (target, tmp_path / "log.db"):
+        with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+            connection.execute(outside.TARGET)
+    job = a_trace("rows:0")
+    job.status, job.row = "completed", {"kind": "elsewhere"}
+    beside = outside.Outside(url, target)
+
+    def write(statement: str) -> list[str]:
+        with closing(sqlite3.connect(target, isolation_level=None)) as connection:
+            connection.executemany(statement, [(job.stream.hex, n) for n in range(5)])
+        return beside.check([job], Counter())
+
+    assert beside.check([job], Counter()) == []  # nothing that would draw attention to it
+    assert beside.check([job], Counter(), full=True) != []
+    assert beside.check([job], Counter(), {job.stream}) != []
+    assert write("INSERT INTO target VALUES (?, ?)") == []
+    assert beside.check([job], Counter(), full=True) == []
+    assert write("INSERT INTO target VALUES (?, ?)") != []
+    assert write("DELETE FROM target WHERE job = ? AND n >= ?") == []
+    assert beside.check([job], Counter(), full=True) != []
 
 
 def test_kills_of_workers_leave_a_good_log_and_no_work_twice() -> None:

@@ -1,17 +1,28 @@
 """Kill -9 of real workers over whole jobs, at the fail points of the whole engine and at any moment.
 
-A child is a worker with several slots that works until it dies, or until nothing is left to do.  Beside the log the rig
-counts what happened outside: bodies of steps at least once and at most once more for each time a job was given back,
-rows of an exactly-once kind, imported ones too, exactly once.  ``SignalRig`` sends signals instead of kills.
+A child is a worker with several slots that works until it dies, or until nothing is left to do; up to three work on one
+log at once.  Beside the log the rig counts what happened outside (``outside.py``): bodies of steps at least once and at
+most once more for each time a job was given back, rows of an exactly-once kind, imported ones too, exactly once.
+
+* After each run of up to three kills, by connections opened then: that every child which died had said where, the quick
+  oracle (every event since, all leases, receipts and queues, the rows, results and snapshots of the jobs with new
+  events, every acknowledgement), the database's own check, and what is outside for each job that has not ended, has new
+  events or has written.
+* After ``LIFE`` runs, for the whole database from the first event: the full oracle, what is outside for every job, then
+  a healthy worker that must end every job, and all of that again.
+
+The parent has done each kind of job once, so that no child imports and compiles what it would compile just so.
+``SignalRig`` sends signals instead of kills.
 """
 
 import asyncio
+import gc
 import random
 import signal
 import sqlite3
 import tempfile
-from collections import Counter
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import timedelta
 from functools import partial
@@ -20,6 +31,7 @@ from typing import Any, Final
 
 from joblog import Actor, JobLog, JobSpec, LeasePolicy
 from joblog.eventstore import failpoint
+from joblog.workers import children
 from joblog.workers import worker as worker_module
 from joblog.workers.worker import Worker, WorkerSettings
 from tests import postgres_server as servers
@@ -27,18 +39,19 @@ from tests.faults import fork_rig, operations, rig
 from tests.faults.finish import is_idle, serve
 from tests.faults.fork_rig import ForkRig, Plan
 from tests.faults.journal import Journal, story_of
-from tests.faults.oracle import JobTrace, Oracle
+from tests.faults.oracle import Oracle
+from tests.faults.outside import TARGET, Outside, imported
 from tests.faults.reader import open_reader
 from tests.faults.rig import Report
 from tests.faults.workload import RunIds, watch
 
 LIFE: Final = 60
 LEASES: Final = LeasePolicy(lease=timedelta(seconds=20), heartbeat=timedelta(seconds=5))
-SETTINGS: Final = WorkerSettings(slots=3, poll_seconds=0.1, grace_seconds=5.0)
-WORKS_AT_MOST: Final = 1.5  #: seconds of a worker that does not die
+SETTINGS: Final = WorkerSettings(slots=3, poll_seconds=0.2, grace_seconds=5.0)
+CROWD: Final = (1, 2, 3)  #: workers at once
+WORKS_AT_MOST: Final = 4.0  #: seconds of a worker that does not die
 IS_STOPPED_AFTER: Final = 0.15  #: seconds of one that is told to stop while it works
-ENDS_WITHIN: Final = 60.0  #: seconds in which the last worker must have ended every job
-TARGET: Final = "CREATE TABLE IF NOT EXISTS target (job TEXT NOT NULL, n INTEGER NOT NULL)"
+ENDS_WITHIN: Final = 120.0  #: seconds in which the last worker must have ended every job
 #: Points of the store that only workers' own ways to it make worth a second visit.
 SHARED: Final = (
     "append.begin",
@@ -58,6 +71,8 @@ class WorkerRig(ForkRig):
     """Runs workers on one SQLite log after another."""
 
     points: tuple[str, ...] = POINTS
+    moments = 5
+    moment = (0.002, 0.25)
 
     def begin(self) -> None:
         self.clock = None  # workers live in real time
@@ -70,6 +85,29 @@ class WorkerRig(ForkRig):
         with sqlite3.connect(self.target) as connection:
             connection.execute(TARGET)
         connection.close()
+        self.outside = Outside(self.url, self.target)
+
+    def warm(self) -> None:
+        """Let a worker do each kind of job here first, in a life of its own: no child imports or compiles again."""
+        super().warm()
+        rig.put_back(self._work_here)
+        if threading.active_count() > 1:
+            raise RuntimeError("a process with threads must not fork")
+        self.begin()
+        gc.collect()
+        gc.freeze()
+
+    def _work_here(self) -> None:
+        tempfile.tempdir = str(self.place)
+        journal = Journal(self.journal, "warm")
+        log = self.open(self.url, ids=RunIds("warm"))
+        watch(log, journal)
+        for kind in operations.ALL:
+            plan = Plan(kind, kind, "", 0, kind, 0, 0, close=True, alive=frozenset())
+            self.hand_in(log, journal, plan)
+        asyncio.run(self.live(log, plan, ENDS_WITHIN))
+        log.close()
+        journal.close()
 
     @staticmethod
     def make_table(log: JobLog) -> None:
@@ -77,13 +115,14 @@ class WorkerRig(ForkRig):
             transaction.connection.exec_driver_sql(TARGET)
 
     def open(self, url: str, **ports: Any) -> JobLog:
+        vars(worker_module)["RAMP_PAUSE"] = 0.002
+        vars(children)["LOOK_AGAIN"] = timedelta(seconds=2)  # where a kill comes between a child's end and its parent
         return super().open(url, leases=LEASES, **ports)
 
     # -- in the child ------------------------------------------------------------------------------------------------
 
     def work(self, plan: Plan) -> None:
         tempfile.tempdir = str(self.place)  # where presence files go
-        vars(worker_module)["RAMP_PAUSE"] = 0.002
         journal = Journal(self.journal, plan.run)
         log = self.open(self.url, ids=RunIds(plan.run))
         watch(log, journal)
@@ -107,7 +146,7 @@ class WorkerRig(ForkRig):
     def hand_in(self, log: JobLog, journal: Journal, plan: Plan) -> None:
         """A job that leads to the point, and sometimes others."""
         rng = random.Random(plan.seed)
-        kinds = [plan.must or rng.choice(operations.ALL), *rng.choices(operations.ALL, k=rng.randint(0, 1))]
+        kinds = [plan.must or rng.choice(operations.ALL), *rng.choices(operations.ALL, k=rng.random() < 0.25)]
         for number, kind in enumerate(kinds):
             key = f"{plan.run}-{number}"
             spec = operations.jobs.get(kind).spec(self.args(kind, key, rng), key=key)
@@ -140,7 +179,7 @@ class WorkerRig(ForkRig):
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         while not task.done() and loop.time() < until and not await loop.run_in_executor(None, is_idle, log):
-            await asyncio.wait({task}, timeout=0.04)
+            await asyncio.wait({task}, timeout=0.1)
         worker.stop()
         await task
 
@@ -160,14 +199,18 @@ class WorkerRig(ForkRig):
         log.close()
         with open_reader(self.url) as reader:
             violations += map(str, self.oracle.check(reader, story_of(self.journal), full=True))
+        violations += self.outside.check(self.oracle.jobs(), story_of(self.journal).effects, full=True, ended=True)
         violations += [
             f"L1: job {job.stream} of kind {job.row['kind']} is {job.status} in the end ({job.row['reason']})"
             for job in self.oracle.jobs()
             if job.status != "completed"
         ]
-        found.write_text("\n".join(violations + self.outside(ended=True)), encoding="utf-8")
+        found.write_text("\n".join(violations), encoding="utf-8")
 
     # -- in the parent -----------------------------------------------------------------------------------------------
+
+    def crowd(self) -> int:
+        return self.rng.choice(CROWD)
 
     def route(self, point: str) -> tuple[str, int]:
         """The kind of job that leads to *point*, and how often it may be passed before the kill."""
@@ -176,75 +219,11 @@ class WorkerRig(ForkRig):
         return operations.KINDS.get(group, ""), 1 if point == "unit.attempted" else most
 
     def judge(self) -> list[Any]:
-        return [*super().judge(), *self.outside()]
+        found = super().judge()
+        return [*found, *self.outside.check(self.oracle.jobs(), self.story.effects, self.oracle.touched)]
 
-    def outside(self, *, ended: bool = False) -> list[str]:
-        """What the jobs did beyond the log, against what the log says of them."""
-        story = story_of(self.journal)
-        tables = {job.stream: imported(job.stream) for job in self.oracle.jobs() if job.row["kind"] == "import.file"}
-        with open_reader(self.url) as reader:
-            here = Counted(reader.rows, tables.values(), reader.dialect)
-        with sqlite3.connect(self.target, timeout=10) as connection:
-            there = Counted(lambda sql: connection.execute(sql).fetchall(), tables.values(), "sqlite")
-        connection.close()
-        found: list[str] = []
-        for job in self.oracle.jobs():
-            kind = job.row["kind"]
-            if kind == "rows":
-                found += _check_rows(job, here.rows_of(job), exact=True)
-            elif kind == "elsewhere":
-                found += _check_rows(job, there.rows_of(job), exact=ended)
-            elif kind == "import.file":
-                name = tables[job.stream]
-                where = here if name in here.imported else there
-                found += _check_rows(job, where.imported.get(name, []), exact=ended or where is here)
-            else:
-                found += _check_bodies(job, story.effects)
-        return found
-
-
-def imported(job_id: Any) -> str:
-    """The table into which this job imports."""
-    return f"imported_{job_id.hex}"
-
-
-class Counted:
-    """The rows that jobs have written into one database."""
-
-    def __init__(self, ask: Callable[[str], list[tuple[Any, ...]]], tables: Iterable[str], dialect: str) -> None:
-        self._rows: dict[str, list[int]] = {}
-        for job, n in ask("SELECT job, n FROM target ORDER BY n"):
-            self._rows.setdefault(job, []).append(n)
-        there = {name for (name,) in ask(_TABLES[dialect])}.intersection(tables)
-        self.imported = {name: sorted(int(n) for (n,) in ask(f"SELECT n FROM {name}")) for name in there}
-
-    def rows_of(self, job: JobTrace) -> list[int]:
-        return self._rows.get(job.stream.hex, [])
-
-
-_TABLES: Final = {
-    "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table'",
-    "postgresql": "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'",
-}
-
-
-def _check_rows(job: JobTrace, have: list[int], *, exact: bool) -> list[str]:
-    """Exactly once: the rows of the recorded batches; of one more in another database, whose record is on its way."""
-    recorded = sum(unit.startswith("rows:") for unit in job.units) * operations.SIZE
-    allowed = {recorded} if exact else {recorded, recorded + operations.SIZE}
-    if have == list(range(len(have))) and len(have) in allowed:
-        return []
-    return [f"S9: job {job.stream} has written rows {have}, the log says {recorded}"]
-
-
-def _check_bodies(job: JobTrace, effects: Counter[Any]) -> list[str]:
-    """At least once before its record, and at most once more for each time that the job was given back."""
-    found: list[str] = []
-    again = job.token[1]
-    for unit, count in ((unit, effects[job.stream, unit]) for unit in job.units if unit.startswith("step:")):
-        if not 1 <= count <= again and not unit.startswith("step:spawn"):
-            found.append(f"S9: job {job.stream}: the body of {unit} ran {count} times in {again} grants")
-    return found
+    def end(self, run: int) -> list[Any]:
+        return [*self.outside.check(self.oracle.jobs(), self.story.effects, full=True), *super().end(run)]
 
 
 class PostgresWorkerRig(WorkerRig):

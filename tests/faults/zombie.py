@@ -188,7 +188,7 @@ def run(report: Report, url: str, *, zombies: int) -> Report:
         Journal(zombie_rig.journal).close()
         with zombie_rig.open(url, leases=CALM):  # makes the schema, for which a third of a zombie's lease is short
             pass
-        while report.runs < zombies and not report.failed:
+        while report.runs < zombies and not report.failed and not rig.STOP.is_asked():
             found = zombie_rig.round(min(AT_ONCE, zombies - report.runs))
             if found:
                 report.fail(f"zombie {report.runs} ({report.again})", found)

@@ -259,5 +259,7 @@ def reclaim(
             break
     if isinstance(answer, JobLogError):
         return answer
+    if whole is append:
+        family.look_at_parent(log, job)
     family.cancel_children(log, job, Actor(by))
     return Reclaimed(lease.job_id, lease.worker, cause, job.status.value, answer.position)

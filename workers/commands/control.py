@@ -148,10 +148,13 @@ class _Request:
             append.receipt = self._receipt(made)
             if self._may is not None and not self._may():
                 raise ForbiddenError(f"{self.actor.name} may not {self._action} this job")
+            whole = family.with_parent(log, job, append, now)
             try:
-                write(family.with_parent(log, job, append, now))
+                write(whole)
             except (VersionConflictError, RequestConflictError) as refusal:
                 raise _MovedOn(refusal) from refusal
+        if whole is append:
+            family.look_at_parent(log, job)
         return Commanded(job.id, made["status"], made["wish"], made["version"], repeated=False)
 
     def _receipt(self, made: dict[str, Any]) -> Receipt:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
-from ...domain.errors import JobLogError, JobNotFoundError, StateError, UnknownEventError
+from ...domain.errors import (
+    JobLogError,
+    JobNotFoundError,
+    StateError,
+    UnknownEventError,
+    VersionConflictError,
+)
 from ...domain.job import Actor
 from ...domain.status import ENDED, Status
 from ...eventstore.append import Append, Stored
@@ -17,6 +23,9 @@ if TYPE_CHECKING:
     from ...eventstore.outcomes import Answer
     from ...eventstore.writer import GroupWriter
     from .log import JobLog
+
+
+LOOKS: Final = 3  #: at a parent that others change meanwhile; then the floor under its waiting has it
 
 
 class Together(NamedTuple):
@@ -42,6 +51,27 @@ def with_parent(log: JobLog, job: Job, append: Append, now: datetime) -> Append 
     if not parent.wake(job.id, job.status, now=now):
         return append
     return Together([append, log.job_append(parent.id, before, parent.collect_events(), log.ids.next(), now)])
+
+
+def look_at_parent(log: JobLog, job: Job) -> None:
+    """Wake the parent of a stored end whose commit did not.
+
+    Between our look at it and that commit the parent may have begun to wait, and have found the child still at work.
+    Of two who both write first and then look, one sees the other.
+    """
+    if not job.parent_id or job.status not in ENDED:
+        return
+    for _ in range(LOOKS):
+        try:
+            parent = log.job(UUID(job.parent_id))
+        except (JobNotFoundError, UnknownEventError):
+            return
+        before, now = parent.version, log.now()
+        if not parent.wake(job.id, job.status, now=now):
+            return
+        append = log.job_append(parent.id, before, parent.collect_events(), log.ids.next(), now)
+        if not isinstance(log.writer.append(append), VersionConflictError):
+            return
 
 
 def cancel_children(log: JobLog, parent: Job, actor: Actor) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...domain import storable
 from ...domain.errors import InvalidFieldError, JobLogError, LeaseLostError, VersionConflictError
-from ...domain.status import Status
+from ...domain.status import ENDED, Status
 from ...eventstore.append import Append, Fence
 from . import drive, family
 
@@ -313,6 +313,8 @@ class Held:
                 self._job = job
                 if not uncommitted:  # a snapshot must never be ahead of the log
                     self._stored(append, job, before, asked_at)
+                if whole is append and not uncommitted:
+                    yield from _looked(log, job)
                 return int(answer.position)
             if not isinstance(answer, VersionConflictError) or reload == RELOADS:
                 raise answer
@@ -330,6 +332,12 @@ class Held:
         if append.fence is not None and append.fence.renew:
             self.renewed(asked_at)
         self._log.snapshot_later(job, before)
+
+
+def _looked(log: JobLog, job: Job) -> Generator[Any, Any, None]:
+    """At the parent of a child that has ended, as ``family.look_at_parent`` has it."""
+    if job.parent_id and job.status in ENDED:
+        yield partial(family.look_at_parent, log, job)
 
 
 def _checked_keys(units: Sequence[Unit]) -> list[str]:

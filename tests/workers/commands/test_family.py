@@ -10,6 +10,7 @@ import pytest
 from joblog.domain.errors import JobNotFoundError
 from joblog.domain.job import CRASH_LIMIT
 from joblog.eventstore.append import Append
+from joblog.eventstore.store import LeaseRow
 from joblog.workers.commands import family
 from joblog.workers.commands.held import Held
 from joblog.workers.commands.log import JobLog
@@ -133,6 +134,47 @@ def test_a_child_that_ended_before_its_parent_began_to_wait_is_found(log: JobLog
     family.wake_if_done(log, log.job(parent.job_id))
 
     assert topics(log, parent.job_id)[-1] == "woken"
+
+
+LATE_ENDS: dict[str, Callable[[JobLog, Held], object]] = {
+    "completed": lambda _, child: child.complete({"rows": 1}),
+    "failed": lambda _, child: child.fail(reason="bad", text=""),
+    "cancelled": lambda log, child: log.command("cancel", child.job_id, an_actor()),
+    "found dead": lambda log, child: log.reclaim(lease_of(log, child), "reaper"),
+}
+
+
+def lease_of(log: JobLog, held: Held) -> LeaseRow:
+    lease = log.store.lease(held.job_id)
+    assert lease is not None
+    return lease
+
+
+@pytest.mark.parametrize("end", LATE_ENDS)
+def test_a_parent_that_began_to_wait_while_the_end_of_its_child_was_on_its_way_is_woken(
+    log: JobLog, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """The end was decided when the parent still worked, and stored when the parent had looked at the child in vain."""
+    parent, [child] = a_family(log)
+    if end == "cancelled":
+        child.release("yield")
+    elif end == "found dead":
+        log.command("cancel", child.job_id, an_actor())
+    decide = family.with_parent
+
+    def slowly(*arguments: Any) -> Any:
+        decided = decide(*arguments)
+        if status(log, parent.job_id)[0] == "running":
+            wait(log, parent)
+            family.wake_if_done(log, log.job(parent.job_id))
+            assert status(log, parent.job_id) == ("waiting", "child")
+        return decided
+
+    monkeypatch.setattr(family, "with_parent", slowly)
+    LATE_ENDS[end](log, child)
+
+    assert topics(log, parent.job_id)[-1] == "woken"
+    assert ids(claim(log)) == [parent.job_id]
 
 
 @pytest.mark.parametrize("before", ["waiting", "queued"])
