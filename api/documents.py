@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..domain.errors import UnknownEventError
 from ..eventstore import inspection
+from ..projections import queries
+from ..projections.compare import JOBS
+from ..projections.views import VIEWS
 from . import explain, gate_list, history, queue_list, shapes
 from .text import iso
 
@@ -121,6 +124,12 @@ def commanded(action: str, made: Commanded) -> Document:
     }
 
 
+def retried(job_id: UUID, made: list[Submitted]) -> Document:
+    """The jobs that retry what one has passed over."""
+    items = [{"id": str(one.job_id), "created": one.created} for one in made]
+    return {"id": str(job_id), "action": "retry", "items": items}
+
+
 # -- queues, workers, gates ------------------------------------------------------------------------------------------
 
 
@@ -173,6 +182,32 @@ def recovery(found: RecoveryPage, head: int) -> Document:
 
 def _reported(row: Document) -> Document:
     return {name: iso(row[name]) if name in _INSTANTS else row[name] for name in REPORTED}
+
+
+def projections(log: JobLog) -> Document:
+    """How far each has come, and what stands in its way: the job table, the views, and whoever else follows by position."""
+    store = log.store
+    state, followers, now = store.state(), inspection.followers(store), store.now()
+    rebuilds = {one.name: one for one in store.views.rebuilds().values()}
+
+    def under_way(found: Any) -> Document | None:
+        if found is None:
+            return None
+        alive = {"alive_until": iso(found.alive_until), "alive": found.alive_until > now}
+        return {"position": found.position, "owner": found.owner, **alive}
+
+    # The job table is written in the transaction of each append: it is never behind.
+    jobs: Document = {"name": JOBS, "position": state.head, "behind": 0, "generation": state.generation}
+    items = [jobs | {"rebuild": under_way(inspection.rebuild(store))}]
+    for one in queries.lag(store):
+        item: Document = {"name": one.name, "position": one.position, "behind": one.events}
+        item |= {"generation": one.generation, "rebuild": under_way(rebuilds.get(one.name))}
+        item |= {"seconds": round(one.seconds, 3), "owner": one.owner if one.leads else None}
+        items.append(item | {"stopped_at": one.stopped_at, "reason": one.reason})
+    for name, position in followers.items():
+        if name not in VIEWS and name != JOBS:
+            items.append({"name": name, "position": position, "behind": max(state.head - position, 0), "rebuild": None})
+    return {"items": items, "head": state.head}
 
 
 def consumer(one: Lag) -> Document:

@@ -2,7 +2,9 @@
 
     .venv/bin/python bench/service.py rates      # requests and submits a second beside a bare aiohttp handler with the same store call
     .venv/bin/python bench/service.py pages      # server time of every screen and list over 1,000,000 jobs, at any depth
+    .venv/bin/python bench/service.py paint      # when a real Chromium has painted each screen, over the same log
     .venv/bin/python bench/service.py streams    # 200 followers by server-sent events, 10 messages a second each
+    .venv/bin/python bench/service.py pages paint --ledger    # 1,000,000 jobs: some eight minutes to seed, for each database
     .venv/bin/python bench/service.py all --ledger
 
 ``--kinds sqlite,postgresql``, ``--jobs N``, ``--url`` for a log that is seeded already (tests/scale/seed.py), ``--seconds`` for
@@ -12,16 +14,11 @@ each rate.  With ``--ledger`` each part adds a line to docs/evidence.jsonl.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
-import multiprocessing
-import os
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +29,7 @@ for folder in (ROOT / "src", ROOT):
 
 from bench.scale import database, keep
 
+LONGEST_PAINT = 300.0  #: milliseconds, 95th percentile of each screen, on loopback
 LONGEST_PAGE = 20.0  #: milliseconds, 95th percentile of each route
 LEAST_RATIO = 0.5  #: to the bare handler
 FOLLOWERS, MESSAGES = 200, 10
@@ -74,14 +72,20 @@ def rates(kind: str, chosen: argparse.Namespace) -> tuple[dict[str, Any], list[s
 
 def pages(kind: str, chosen: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
     from bench.service_pages import measure
+
+    url = seeded(kind, chosen)
+    return judged(chosen.jobs, measure(url, admitted(url), chosen.jobs, say))
+
+
+def seeded(kind: str, chosen: argparse.Namespace) -> str:
+    """The log that was given, or one that is made for all parts that need one."""
     from tests.scale.seed import seed
 
-    if chosen.url:
-        return judged(chosen.jobs, measure(chosen.url, admitted(chosen.url), chosen.jobs, say))
-    with database(kind) as url:
-        events, seconds = seed(url, chosen.jobs, failures=False, tell=say)
+    if not chosen.url:
+        chosen.url = chosen.open.enter_context(database(kind))
+        events, seconds = seed(chosen.url, chosen.jobs, tell=say)
         say(f"seeded {events:,} events in {seconds:.0f} s")
-        return judged(chosen.jobs, measure(url, admitted(url), chosen.jobs, say))
+    return str(chosen.url)
 
 
 def judged(jobs: int, found: dict[str, list[Took]]) -> tuple[dict[str, Any], list[str]]:
@@ -102,6 +106,20 @@ def judged(jobs: int, found: dict[str, list[Took]]) -> tuple[dict[str, Any], lis
     figures |= {"worst_p95_ms": round(wall[worst], 2), "worst": worst, "over_20_ms": len(slow)}
     figures |= {"worst_p95_cpu_ms": round(cpu[dearest], 2), "dearest": dearest}
     return figures, [f"{name}: {value} ms" for name, value in slow.items()]
+
+
+def paint(kind: str, chosen: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
+    from bench.service_paint import measure
+
+    found = measure(seeded(kind, chosen))
+    p95 = {name: tail(took) for name, took in found.items()}
+    for name in sorted(p95, key=lambda one: -p95[one]):
+        say(f"{p95[name]:9.1f} ms p95 {statistics.median(found[name]):9.1f} ms median  {name}")
+    worst = max(p95, key=lambda one: p95[one])
+    figures = {"jobs": chosen.jobs, "screens": len(found), "visits": sum(map(len, found.values()))}
+    figures |= {"median_ms": round(statistics.median(one for took in found.values() for one in took), 1)}
+    figures |= {"worst_p95_ms": round(p95[worst], 1), "worst": worst}
+    return figures, [f"{name}: {value:.0f} ms" for name, value in p95.items() if value >= LONGEST_PAINT]
 
 
 def tail(took: list[float]) -> float:
@@ -125,7 +143,18 @@ def streams(kind: str, chosen: argparse.Namespace) -> tuple[dict[str, Any], list
     return found, wrong
 
 
-PARTS = {"rates": rates, "pages": pages, "streams": streams}
+PARTS = {"rates": rates, "pages": pages, "paint": paint, "streams": streams}
+
+
+def run(part: str, kind: str, chosen: argparse.Namespace) -> bool:
+    """One part; whether all of it is as it must be."""
+    name, began = f"service-{part}-{kind}", time.monotonic()
+    figures, wrong = PARTS[part](kind, chosen)
+    seconds = time.monotonic() - began
+    print(f"{name}: {json.dumps(figures)}, {seconds:.0f} s, {'; '.join(wrong) or 'as it must be'}", flush=True)
+    if chosen.ledger:
+        keep(name, figures, wrong, seconds, 1)
+    return not wrong
 
 
 def main() -> int:
@@ -133,28 +162,22 @@ def main() -> int:
     from tests import postgres_server
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=(*PARTS, "all"))
+    parser.add_argument("parts", nargs="+", choices=(*PARTS, "all"))
     parser.add_argument("--kinds", default="sqlite,postgresql")
     parser.add_argument("--jobs", type=int, default=1_000_000)
     parser.add_argument("--url", default="")
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--ledger", action="store_true")
     chosen = parser.parse_args()
-    failed = False
+    failed, given = False, chosen.url
     if "postgresql" in chosen.kinds and not chosen.url:
         postgres_server.share()
     try:
-        for part in PARTS if chosen.part == "all" else [chosen.part]:
-            for kind in chosen.kinds.split(","):
-                name, began = f"service-{part}-{kind}", time.monotonic()
-                figures, wrong = PARTS[part](kind, chosen)
-                seconds = time.monotonic() - began
-                print(
-                    f"{name}: {json.dumps(figures)}, {seconds:.0f} s, {'; '.join(wrong) or 'as it must be'}", flush=True
-                )
-                failed = failed or bool(wrong)
-                if chosen.ledger:
-                    keep(name, figures, wrong, seconds, 1)
+        for kind in chosen.kinds.split(","):
+            with ExitStack() as chosen.open:  # one log at a time
+                chosen.url = given
+                for part in PARTS if "all" in chosen.parts else chosen.parts:
+                    failed = not run(part, kind, chosen) or failed
     finally:
         postgres_server.release()
     return 1 if failed else 0

@@ -6,7 +6,8 @@ from typing import Final
 
 import click
 
-from ..text import clean, iso
+from ..text import clean
+from .door import open_door
 from .output import answer
 from .session import open_log
 from .settings import shared_options
@@ -32,31 +33,19 @@ def list_command() -> None:
 
 
 def _list() -> None:
-    from ...projections.feed.consumers import lags
-
-    with open_log(reading=True) as log:
-        found = lags(log.store)
-    items = [
-        {
-            "name": lag.name,
-            "cursor": str(lag.cursor),
-            "behind": lag.behind,
-            "moved_at": iso(lag.moved_at),
-            "rewound": lag.is_rewound,
-        }
-        for lag in found
-    ]
+    with open_door(reading=True) as door:
+        document = door.consumers()
     cells = [
         [
-            clean(lag.name),
-            str(lag.cursor),
-            f"{lag.behind:,}",
-            str(iso(lag.moved_at)),
-            "rewound: see `joblog consumers rejoin`" if lag.is_rewound else "",
+            clean(one["name"]),
+            one["cursor"],
+            f"{one['behind']:,}",
+            one["moved_at"],
+            "rewound: see `joblog consumers rejoin`" if one["rewound"] else "",
         ]
-        for lag in found
+        for one in document["items"]
     ]
-    answer({"items": items}, *table(_HEAD, cells))
+    answer(document, *table(_HEAD, cells))
 
 
 @consumers_command.command(name="rejoin")
@@ -79,8 +68,6 @@ def rejoin_command(*, name: str) -> None:
 @shared_options()
 def drop_command(*, name: str) -> None:
     """Forget a consumer."""
-    from ...projections.feed.consumers import drop
-
-    with open_log() as log:
-        drop(log.store, name)
+    with open_door() as door:
+        door.drop_consumer(name)
     answer({"name": name}, f"{clean(name)} is forgotten")

@@ -11,13 +11,10 @@ from ..text import clean, counted
 from .door import Asked, Door, open_door
 from .exits import Exit, exit_of
 from .output import answer, say
-from .session import actor, find_job, open_log
 from .settings import shared_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from ...workers.commands.log import JobLog
 
 _DONE = {"pause": "paused", "resume": "resumed", "cancel": "cancelled", "retry": "retried"}
 
@@ -32,11 +29,8 @@ def _command(action: str, about: str) -> click.Command:
             return _skipped(ids, unit, queue=queue, every=every, **options)
         if every != bool(queue) or bool(ids) == every:
             raise click.UsageError("give job ids, or --queue NAME with --all")
-        if queue:
-            with open_log() as log:
-                return _whole_queue(log, action, queue, **options)
         with open_door() as door:
-            return _jobs(door, action, ids, **options)
+            return _whole_queue(door, action, queue, **options) if queue else _jobs(door, action, ids, **options)
 
     function: Callable[..., Exit] = call
     for add in reversed(_parameters(action)):
@@ -67,30 +61,26 @@ def _parameters(action: str) -> list[Callable[[Any], Any]]:
 
 
 def _whole_queue(
-    log: JobLog, action: str, queue: str, *, reason: str, request_id: str, if_version: int | None, cleanup: bool = False
+    door: Door, action: str, queue: str, *, reason: str, request_id: str, if_version: int | None, cleanup: bool = False
 ) -> Exit:
     if if_version is not None or cleanup:
         raise click.UsageError("--if-version and --cleanup are for single jobs")
-    made = log.command_queue(queue, action, actor(request_id=request_id, reason=reason))
-    lines = [f"{counted(made.done, 'job')} of queue {clean(queue)} {_DONE[action]}, {made.refused} had moved on"]
-    if made.superseded:
+    made = door.command_jobs(action, queue, Asked(request_id, reason))
+    lines = [f"{counted(made['done'], 'job')} of queue {clean(queue)} {_DONE[action]}, {made['refused']} had moved on"]
+    if made["superseded"]:
         lines.append("a newer command for this queue stands; the rest was left to it")
-    answer({"queue": queue, "action": action, **made._asdict()}, *lines)
-    return Exit.CONFLICT if made.superseded else Exit.DONE
+    answer(made, *lines)
+    return Exit.CONFLICT if made["superseded"] else Exit.DONE
 
 
 def _skipped(ids: tuple[str, ...], unit: str, *, queue: str, every: bool, **options: Any) -> Exit:
     """Retry what a job passed over: a submit, so the same again is the same."""
     if queue or every or len(ids) != 1 or options["request_id"] or options["if_version"] is not None:
         raise click.UsageError("--skipped and --unit go with one job id and nothing else")
-    from ...workers.redo import retry_skipped
-
-    with open_log() as log:
-        job_id = find_job(log, ids[0])
-        made = retry_skipped(log, job_id, unit)
-    items = [{"id": str(one.job_id), "created": one.created} for one in made]
-    lines = [f"job {one['id']} {'retries it' if one['created'] else 'retries it already'}" for one in items]
-    answer({"id": str(job_id), "action": "retry", "items": items}, *lines)
+    with open_door() as door:
+        made = door.retry_skipped(door.find(ids[0]), unit)
+    lines = [f"job {one['id']} {'retries it' if one['created'] else 'retries it already'}" for one in made["items"]]
+    answer(made, *lines)
     return Exit.DONE
 
 

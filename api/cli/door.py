@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from .settings import current
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
     Document = dict[str, Any]
+    Report = Callable[[int, int], None]  #: how many events are done, of how many
 
 
 class Asked(NamedTuple):
@@ -76,7 +77,13 @@ class Door(Protocol):
     def command(self, action: str, job_id: str, asked: Asked, *, if_version: int | None, cleanup: bool) -> Document:
         """Pause, resume, cancel or retry it."""
 
+    def retry_skipped(self, job_id: str, unit: str) -> Document:
+        """Retry what it has passed over, or *unit* alone, each in a job of its own."""
+
     # -- queues, workers, gates
+
+    def command_jobs(self, action: str, queue: str, asked: Asked) -> Document:
+        """Pause, resume, cancel or retry every job that a queue has now."""
 
     def queues(self) -> Document:
         """What waits and runs in each."""
@@ -100,6 +107,39 @@ class Door(Protocol):
         """Set slots, spacing_seconds, or both."""
 
     # -- the log
+
+    def verify(self, job_id: str, first: int | None, last: int | None, report: Report) -> Document:
+        """Hold it, a range of it or a job against the tree of hashes and the heads beside it."""
+
+    def consumers(self) -> Document:
+        """Who follows it under a name."""
+
+    def drop_consumer(self, name: str) -> None:
+        """Forget one."""
+
+    def consumer(self, name: str) -> str:
+        """The cursor behind which one goes on; a new one begins at the beginning.
+
+        Raises:
+            LogRewoundError: the log is not the one that it has read.
+        """
+
+    def move_consumer(self, name: str, cursor: str) -> None:
+        """It will not ask for anything up to there again."""
+
+    # -- what is derived from it
+
+    def projections(self) -> Document:
+        """How far each has come."""
+
+    def rebuild(self, name: str, report: Report) -> Document:
+        """Fold the log into a new generation, then switch."""
+
+    def compare(self, name: str, *, units: bool, report: Report) -> Document:
+        """Hold the rows against what the log makes of them."""
+
+    def note(self, fields: Document, asked: Asked) -> Document:
+        """Put what somebody reports into the recovery report."""
 
     def recovery(self, chosen: str, search: str, page: str) -> Document:
         """A page of the recovery report."""

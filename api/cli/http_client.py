@@ -53,6 +53,14 @@ class HttpClient:
         more = {"Content-Type": "application/json", "Idempotency-Key": key, **(headers or {})}
         return self._asked("POST", path, json.dumps(body).encode(), more)
 
+    def put(self, path: str, body: Document) -> Document:
+        """What shall be there; safe to send again."""
+        return self._asked("PUT", path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+
+    def delete(self, path: str) -> None:
+        """Forget what is there."""
+        self._asked("DELETE", path, None, {})
+
     def _asked(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Document:
         given = {"Authorization": f"Bearer {self._token}", "Accept": "application/json", **headers}
         for is_last in (False, True):

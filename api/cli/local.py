@@ -8,6 +8,7 @@ from uuid import UUID
 from ...domain.errors import JobNotFoundError, UnknownOutcomeError
 from .. import documents, history, past
 from ..job_list import JobPage
+from .local_care import LocalCare
 from .output import say
 from .session import actor, find_job, user, user_jobs
 
@@ -16,15 +17,11 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ...eventstore.store import JobRow
-    from ...workers.commands.log import JobLog
     from .door import Asked, Document, NewJob, TailPage, TailStart
 
 
-class Local:
+class Local(LocalCare):
     """See ``Door``."""
-
-    def __init__(self, log: JobLog) -> None:
-        self.log = log
 
     def now(self) -> datetime:
         """See ``Door``."""
@@ -94,6 +91,12 @@ class Local:
         who = actor(request_id=asked.request_id, reason=asked.reason)
         return documents.commanded(action, self.log.command(action, UUID(job_id), who, if_version=if_version, **more))
 
+    def retry_skipped(self, job_id: str, unit: str) -> Document:
+        """See ``Door``."""
+        from ...workers.redo import retry_skipped
+
+        return documents.retried(UUID(job_id), retry_skipped(self.log, UUID(job_id), unit))
+
     # -- queues, workers, gates --------------------------------------------------------------------------------------
 
     def queues(self) -> Document:
@@ -104,6 +107,11 @@ class Local:
         """See ``Door``."""
         who = actor(request_id=asked.request_id, reason=asked.reason)
         return self.log.control_queue(queue, action, who, **options)
+
+    def command_jobs(self, action: str, queue: str, asked: Asked) -> Document:
+        """See ``Door``."""
+        made = self.log.command_queue(queue, action, actor(request_id=asked.request_id, reason=asked.reason))
+        return {"queue": queue, "action": action, **made._asdict()}
 
     def workers(self) -> Document:
         """See ``Door``."""
@@ -137,14 +145,6 @@ class Local:
         return documents.gate(self.log, gate)
 
     # -- the log -----------------------------------------------------------------------------------------------------
-
-    def recovery(self, chosen: str, search: str, page: str) -> Document:
-        """See ``Door``."""
-        from ...projections import queries
-
-        store = self.log.store
-        found = queries.recovery_page(store, filter=chosen, search=search, page=page)
-        return documents.recovery(found, store.head())
 
     def follow(self, start: TailStart, *, waiting: bool) -> Iterator[TailPage]:
         """See ``Door``."""

@@ -14,6 +14,7 @@ import click
 from ...domain.errors import JobLogError
 from ..text import clean
 from .exits import Exit, exit_of
+from .local_only import why
 from .settings import Settings, shared_options
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ class Overview(click.Group):
         command: click.Command = getattr(
             import_module(f".{entry.module}", __package__), f"{cmd_name.replace('-', '_')}_command"
         )
+        _explain(cmd_name, command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -111,6 +113,14 @@ class Overview(click.Group):
         if isinstance(answer, Exit):
             ctx.exit(answer)
         return answer
+
+
+def _explain(path: str, command: click.Command) -> None:
+    """Say in its help why a command asks no service."""
+    if reason := why(path):
+        command.epilog = f"It takes no --server: {reason}."
+    for name, below in command.commands.items() if isinstance(command, click.Group) else ():
+        _explain(f"{path} {name}", below)
 
 
 def _version(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click calls it so

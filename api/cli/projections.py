@@ -6,15 +6,15 @@ from typing import Any, Final
 
 import click
 
-from ..text import clean, counted, iso, span
+from ..text import clean, counted, span
 from . import projections_check as check
+from .door import open_door
 from .exits import Exit
 from .output import answer, say
 from .session import database, open_log, shown
 from .settings import shared_options
 from .terminal import table
 
-JOBS: Final = check.JOBS
 _HEAD: Final = ("PROJECTION", "POSITION", "BEHIND", "LAG", "GENERATION", "STATE")
 
 
@@ -41,40 +41,9 @@ def list_command() -> None:
 
 
 def _list() -> None:
-    from ...eventstore import inspection
-    from ...projections import queries
-
-    with open_log(reading=True) as log:
-        state, followers = log.store.state(), inspection.followers(log.store)
-        now, lags = log.store.now(), queries.lag(log.store)
-        rebuilds = {one.name: one for one in log.store.views.rebuilds().values()}
-        of_jobs = inspection.rebuild(log.store)
-
-    def under_way(found: Any) -> dict[str, Any] | None:
-        if found is None:
-            return None
-        alive = {"alive_until": iso(found.alive_until), "alive": found.alive_until > now}
-        return {"position": found.position, "owner": found.owner, **alive}
-
-    # The job table is written in the transaction of each append: it is never behind.
-    items: list[dict[str, Any]] = [
-        {
-            "name": JOBS,
-            "position": state.head,
-            "behind": 0,
-            "generation": state.generation,
-            "rebuild": under_way(of_jobs),
-        }
-    ]
-    for one in lags:
-        item: dict[str, Any] = {"name": one.name, "position": one.position, "behind": one.events}
-        item |= {"generation": one.generation, "rebuild": under_way(rebuilds.get(one.name)), "seconds": one.seconds}
-        item |= {"owner": one.owner if one.leads else None, "stopped_at": one.stopped_at, "reason": one.reason}
-        items.append(item)
-    for name, position in followers.items():
-        if name not in check.NAMES:
-            items.append({"name": name, "position": position, "behind": max(state.head - position, 0), "rebuild": None})
-    answer({"items": items, "head": state.head}, *table(_HEAD, [_cells(one) for one in items]))
+    with open_door(reading=True) as door:
+        document = door.projections()
+    answer(document, *table(_HEAD, [_cells(one) for one in document["items"]]))
 
 
 def _cells(one: dict[str, Any]) -> list[str]:

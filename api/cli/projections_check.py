@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import socket
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from ..text import clean, counted
+from .door import open_door
 from .exits import Exit
 from .measure import Measure
 from .output import answer
@@ -17,10 +17,10 @@ from .session import open_log
 from .settings import shared_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from ...projections.rebuild import Progress as Step
     from ...workers.commands.log import JobLog
+    from .door import Door, Report
 
 JOBS: Final = "jobs"
 #: By name, so that no command has to import a view to know what there is; a test compares.
@@ -36,27 +36,18 @@ _NAME: Final = click.argument("name", type=click.Choice(NAMES))
 @shared_options()
 def rebuild_command(*, name: str) -> None:
     """Fold the whole log into a new generation beside the live one, then switch; workers go on meanwhile."""
-    with open_log() as log:
-        progress = Progress("rebuilding")
-        owner = f"{socket.gethostname()}:{os.getpid()}"
-        position = _rebuild(log, name, owner, _reporting(progress))
-        progress.end()
-        generation = _generation(log, name)
-    document = {"name": name, "position": position, "generation": generation}
+    with open_door() as door, _progress("rebuilding") as report:
+        document = door.rebuild(name, report)
+    position, generation = document["position"], document["generation"]
     answer(document, f"{name} was rebuilt up to position {position:,}; generation {generation} is live")
 
 
-def _reporting(progress: Progress) -> Callable[[Step], None]:
-    return lambda step: progress.update(Measure(step.position, max(step.head, step.position), "event"))
-
-
-def _rebuild(log: JobLog, name: str, owner: str, report: Callable[[Step], None]) -> int:
-    from ...projections import rebuild, view_rebuild
-    from ...projections.views import VIEWS
-
-    if name == JOBS:
-        return rebuild.rebuild(log.store, log.mapper, owner, report=report)
-    return view_rebuild.rebuild(log.store, log.mapper, VIEWS[name], owner, report=report)
+@contextmanager
+def _progress(what: str) -> Iterator[Report]:
+    """Where progress is told: over a service none is."""
+    progress = Progress(what)
+    yield lambda done, end: progress.update(Measure(done, end, "event"))
+    progress.end()
 
 
 def _generation(log: JobLog, name: str) -> int:
@@ -92,8 +83,8 @@ def drop_old_command(*, name: str) -> None:
 @shared_options()
 def verify_command(*, name: str | None, units: bool) -> Exit:
     """Fold the log again and compare every row with what it makes; ends with 5 if any differs.  Without a name: all."""
-    with open_log(reading=True) as log:
-        found = [_compared(log, one, units=units) for one in NAMES if name in {None, one}]
+    with open_door(reading=True) as door:
+        found = [_compared(door, one, units=units) for one in NAMES if name in {None, one}]
     if name == JOBS:
         return _tell(found[0])
     documents = [{key: value for key, value in one.items() if key != "items"} for one in found]
@@ -111,17 +102,13 @@ def verify_command(*, name: str | None, units: bool) -> Exit:
 @shared_options()
 def diff_command(*, name: str) -> Exit:
     """Print the rows that are not what the log says; ends with 5 if there are any."""
-    with open_log(reading=True) as log:
-        return _tell(_compared(log, name, units=True))
+    with open_door(reading=True) as door:
+        return _tell(_compared(door, name, units=True))
 
 
-def _compared(log: JobLog, name: str, *, units: bool) -> dict[str, Any]:
-    from ...projections.compare import compare
-
-    progress = Progress(f"verifying {name}")
-    made = compare(log.store, log.mapper, name, units=units, report=_reporting(progress))
-    progress.end()
-    return made
+def _compared(door: Door, name: str, *, units: bool) -> dict[str, Any]:
+    with _progress(f"verifying {name}") as report:
+        return door.compare(name, units=units, report=report)
 
 
 def _tell(document: dict[str, Any]) -> Exit:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ..text import clean, clock_time, counted
-from .door import open_door
+from .door import Asked, open_door
 from .output import answer, say
-from .session import actor, open_log
+from .session import open_log
 from .settings import current, shared_options
 from .terminal import painted, table
 
@@ -111,9 +111,7 @@ def note_command(
     *, kind: str, detail: str, database: str, severity: str, failed: bool, deleted: bool, request_id: str
 ) -> None:
     """Record by hand what happened, such as a restore."""
-    from ...workers.commands import recovery
-
     fields = {"type": kind, "detail": detail, "database": database, "severity": severity, "done": not failed}
-    with open_log() as log:
-        position = recovery.note(log, fields | {"deleted": deleted}, actor(request_id=request_id))
-    answer({"position": position}, f"noted at position {position:,}")
+    with open_door() as door:
+        made = door.note(fields | {"deleted": deleted}, Asked(request_id))
+    answer(made, f"noted at position {made['position']:,}")

@@ -8,32 +8,31 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 from uuid import UUID
 
-from ...domain.errors import InvalidFieldError, JobNotFoundError, StoreBusyError, StoreUnavailableError
-from ...eventstore.clock import SystemClock, SystemIds, pause
-from ..text import clean
-from .door import TailPage
+from ...domain.errors import (
+    InvalidFieldError,
+    JobNotFoundError,
+    StoreBusyError,
+    StoreUnavailableError,
+)
+from .door import Asked, TailPage
 from .http_client import HttpClient, token_of
 from .output import say
+from .remote_care import RemoteCare
 from .session import DIGITS, digits_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Self
 
-    from .door import Asked, Document, NewJob, TailStart
+    from .door import Document, NewJob, TailStart
     from .settings import Settings
 
 _PAGE: Final = 200
 _WAIT: Final = 20  #: seconds that a request waits at the end of the log
-_AWAY_SECONDS: Final = 1.0
 
 
-class Remote:
+class Remote(RemoteCare):
     """See ``Door``."""
-
-    def __init__(self, client: HttpClient) -> None:
-        self._http = client
-        self._clock, self._ids = SystemClock(), SystemIds()
 
     @classmethod
     @contextmanager
@@ -47,7 +46,7 @@ class Remote:
 
     def now(self) -> datetime:
         """See ``Door``."""
-        return self._clock.now()
+        return self.clock.now()
 
     # -- jobs --------------------------------------------------------------------------------------------------------
 
@@ -56,7 +55,7 @@ class Remote:
         digits = digits_of(text)
         if len(digits) == DIGITS:
             return str(UUID(digits))
-        found = self._http.get(f"/api/v1/jobs?{urlencode({'id': digits, 'limit': 3})}")["items"]
+        found = self.http.get(f"/api/v1/jobs?{urlencode({'id': digits, 'limit': 3})}")["items"]
         if len(found) == 1:
             return str(found[0]["id"])
         if found:
@@ -72,31 +71,31 @@ class Remote:
         if after:
             is_id = not set(after) - set("0123456789abcdefABCDEF-")
             query |= {"after": self.find(after)} if is_id else {"cursor": after}
-        return self._http.get(f"/api/v1/jobs?{urlencode(query)}")
+        return self.http.get(f"/api/v1/jobs?{urlencode(query)}")
 
     def job(self, job_id: str, *, at: str = "") -> Document:
         """See ``Door``."""
         if at:
-            return self._http.get(f"/api/v1/jobs/{job_id}?{urlencode({'at': at})}")
-        made = self._http.get(f"/api/v1/jobs/{job_id}")
-        return made | (self._http.get(f"/api/v1/jobs/{job_id}/lease") if not made["in_outbox"] else {})
+            return self.http.get(f"/api/v1/jobs/{job_id}?{urlencode({'at': at})}")
+        made = self.http.get(f"/api/v1/jobs/{job_id}")
+        return made | (self.http.get(f"/api/v1/jobs/{job_id}/lease") if not made["in_outbox"] else {})
 
     def history(self, job_id: str) -> list[Document]:
         """See ``Door``."""
-        items: list[Document] = self._http.get(f"/api/v1/jobs/{job_id}/history")["items"]
+        items: list[Document] = self.http.get(f"/api/v1/jobs/{job_id}/history")["items"]
         return items
 
     def events(self, job_id: str) -> Iterator[Document]:
         """See ``Door``."""
         after = 0
         while after is not None:
-            page = self._http.get(f"/api/v1/jobs/{job_id}/events?after={after}&limit={_PAGE}")
+            page = self.http.get(f"/api/v1/jobs/{job_id}/events?after={after}&limit={_PAGE}")
             yield from page["items"]
             after = page["next"]
 
     def why(self, job_id: str) -> Document:
         """See ``Door``."""
-        return self._http.get(f"/api/v1/jobs/{job_id}/why")
+        return self.http.get(f"/api/v1/jobs/{job_id}/why")
 
     def submit(self, job: NewJob) -> Document:
         """See ``Door``."""
@@ -109,9 +108,9 @@ class Remote:
         body |= {name: value for name, value in given.items() if value is not None}
         if job.due_at is not None:
             body["due_at"] = job.due_at.astimezone(UTC).isoformat()
-        key = job.key or self._ids.next()
+        key = job.key or self.ids.next()
         try:
-            return self._http.post("/api/v1/jobs", body, key)
+            return self.http.post("/api/v1/jobs", body, key)
         except (StoreUnavailableError, StoreBusyError):
             say(f"it may or may not be in the log; the same command with --key {key} finds out and is safe")
             raise
@@ -120,29 +119,38 @@ class Remote:
         """See ``Door``."""
         headers = {} if if_version is None else {"If-Match": f'"v{if_version}"'}
         body = {"reason": asked.reason, "cleanup": cleanup}
-        return self._command(f"/api/v1/jobs/{job_id}/{action}", body, asked, headers)
+        return self.command_at(f"/api/v1/jobs/{job_id}/{action}", body, asked, headers)
 
-    def _command(self, path: str, body: Document, asked: Asked, headers: dict[str, str] | None = None) -> Document:
-        return self._http.post(path, body, asked.request_id or self._ids.next(), headers)
+    def retry_skipped(self, job_id: str, unit: str) -> Document:
+        """See ``Door``."""
+        return self.command_at(f"/api/v1/jobs/{job_id}/retry-skipped", {"unit": unit}, Asked())
 
     # -- queues, workers, gates --------------------------------------------------------------------------------------
 
     def queues(self) -> Document:
         """See ``Door``."""
-        return self._http.get("/api/v1/queues")
+        return self.http.get("/api/v1/queues")
 
     def command_queue(self, queue: str, action: str, asked: Asked, **options: Any) -> Document:
         """See ``Door``."""
         path = f"/api/v1/queues/{quote(queue, safe='')}/{action}"
-        return self._command(path, {"reason": asked.reason, **options}, asked)
+        return self.command_at(path, {"reason": asked.reason, **options}, asked)
+
+    def command_jobs(self, action: str, queue: str, asked: Asked) -> Document:
+        """See ``Door``.  There it is a job, which goes on whatever becomes of us."""
+        key = asked.request_id or self.ids.next()
+        path = f"/api/v1/queues/{quote(queue, safe='')}/jobs/{action}"
+        job = self.http.post(path, {"reason": asked.reason}, key)
+        say(f"job {job['id']} does it; the same command with --request-id {key} finds it again")
+        return self.result(job["id"])
 
     def workers(self) -> Document:
         """See ``Door``."""
-        return self._http.get("/api/v1/workers")
+        return self.http.get("/api/v1/workers")
 
     def gates(self) -> Document:
         """See ``Door``."""
-        return self._http.get("/api/v1/gates")
+        return self.http.get("/api/v1/gates")
 
     def open_gate(self, gate: str, asked: Asked, *, resume: bool) -> Document:
         """See ``Door``."""
@@ -157,13 +165,9 @@ class Remote:
         return self._gate(gate, "limit", asked, given)
 
     def _gate(self, gate: str, action: str, asked: Asked, body: Document) -> Document:
-        return self._command(f"/api/v1/gates/{quote(gate)}/{action}", {"reason": asked.reason, **body}, asked)
+        return self.command_at(f"/api/v1/gates/{quote(gate)}/{action}", {"reason": asked.reason, **body}, asked)
 
     # -- the log -----------------------------------------------------------------------------------------------------
-
-    def recovery(self, chosen: str, search: str, page: str) -> Document:
-        """See ``Door``."""
-        return self._http.get(f"/api/v1/recovery?{urlencode({'filter': chosen, 'q': search, 'page': page})}")
 
     def follow(self, start: TailStart, *, waiting: bool) -> Iterator[TailPage]:
         """See ``Door``."""
@@ -175,7 +179,7 @@ class Remote:
         while True:
             wait = {"wait": _WAIT} if waiting else {}
             path = f"/api/v1/{where}?{urlencode(query | wait | {'after': after})}"
-            page = self._patient(path) if waiting else self._http.get(path)
+            page = self.patient(path) if waiting else self.http.get(path)
             is_end = page["next"] == after or int(page["next"].partition(":")[2]) >= page["high_water"]
             after = page["next"]
             yield TailPage(page["items"], after)
@@ -185,22 +189,6 @@ class Remote:
     def _begin(self, job_id: str) -> str:
         """The end of the log, or the beginning of a job."""
         if not job_id:
-            return str(self._http.get("/api/v1/jobs?limit=1")["position"])
-        items = self._http.get(f"/api/v1/jobs/{job_id}/events?limit=1")["items"]  # none of one in the outbox
+            return str(self.http.get("/api/v1/jobs?limit=1")["position"])
+        items = self.http.get(f"/api/v1/jobs/{job_id}/events?limit=1")["items"]  # none of one in the outbox
         return str(items[0]["position"] - 1) if items else "0"
-
-    def _patient(self, path: str) -> Document:
-        """No follower ends because a service restarts."""
-        is_away = False
-        while True:
-            try:
-                page = self._http.get(path)
-            except (StoreBusyError, StoreUnavailableError) as error:
-                if not is_away:
-                    say(f"the service does not answer: {clean(str(error))}; trying again")
-                is_away = True
-                pause(_AWAY_SECONDS)
-                continue
-            if is_away:
-                say("the service answers again")
-            return page

@@ -19,6 +19,7 @@ from ...domain.errors import (
     StoreUnavailableError,
     UnsafeStoreError,
 )
+from .local_only import why
 from .output import say
 from .settings import current
 
@@ -38,7 +39,8 @@ def database() -> sa.URL:
     import sqlalchemy as sa
 
     if current().server:
-        raise click.UsageError("this command asks the database itself: give --db")
+        reason = why(click.get_current_context().command_path.partition(" ")[2])
+        raise click.UsageError(f"this asks the database itself{reason and f' ({reason})'}: give --db")
     try:
         url = sa.make_url(current().db)
     except sa.exc.ArgumentError:

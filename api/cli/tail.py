@@ -11,7 +11,6 @@ from ...domain.errors import InvalidFieldError, LogRewoundError, StoreBusyError,
 from ..text import clean
 from .door import TailPage, TailStart, open_door
 from .output import encoded, say
-from .session import find_job, open_log
 from .settings import current, shared_options
 
 if TYPE_CHECKING:
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from ...eventstore.store import LoggedEvent
-    from ...projections.feed.consumers import Consumer
     from ...projections.feed.pages import Cursor, Page
     from ...workers.commands.log import JobLog
     from .door import Document
@@ -70,14 +68,13 @@ def tail_command(
         )
     form = "cloudevents" if cloudevents else "json" if current().as_json else "lines"
     tell = _telling(form)
-    if consumer:
-        with open_log() as log:
-            _consume(log, consumer, TailStart("", job, topics, tenant, cloudevents), tell, follow=not no_follow)
-        return
     with open_door(reading=replica) as door:
+        begin = door.consumer(consumer) if consumer else after
         only = door.find(job) if job else ""
-        for page in door.follow(TailStart(after, only, topics, tenant, cloudevents), waiting=not no_follow):
+        for page in door.follow(TailStart(begin, only, topics, tenant, cloudevents), waiting=not no_follow):
             tell(page.items, door.now())
+            if consumer:  # what is out is committed
+                door.move_consumer(consumer, page.cursor)
 
 
 def _telling(form: str) -> Callable[[list[Document], datetime], None]:
@@ -88,30 +85,6 @@ def _telling(form: str) -> Callable[[list[Document], datetime], None]:
 
     text = EventText()
     return lambda items, now: click.echo("\n".join(text.log_line(one, now) for one in items)) if items else None
-
-
-def _consume(
-    log: JobLog, name: str, start: TailStart, tell: Callable[[list[Document], datetime], None], *, follow: bool
-) -> None:
-    """Go on where the consumer has stopped; what is out is committed."""
-    named = _consumer(log, name)
-    only = find_job(log, start.job) if start.job else None
-    tail = Tail(log, named.committed, start, job=only)
-    for page in tail.pages(follow=follow):
-        tell(page.items, log.now())
-        named.commit(tail.cursor)
-
-
-def _consumer(log: JobLog, name: str) -> Consumer:
-    """The consumer; one whose log was put back is told."""
-    from ...projections.feed.consumers import Consumer
-
-    consumer = Consumer.open(log.store, name)
-    try:
-        consumer.read(limit=1)
-    except LogRewoundError as error:
-        raise LogRewoundError(f"{error}; `joblog consumers rejoin {name}` goes on from there") from error
-    return consumer
 
 
 def begin(log: JobLog, after: str, job_id: UUID | None) -> Cursor:

@@ -9,6 +9,7 @@ import click
 
 from ...domain.errors import InvalidFieldError
 from ..text import clean, counted
+from .door import open_door
 from .exits import Exit
 from .measure import Measure
 from .output import answer
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from ...projections.proof.notes import SignedHead, Verifier
     from ...projections.proof.report import Report
+    from .door import Document
 
 _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 
@@ -30,7 +32,14 @@ _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 @click.option("--to", "last", type=click.IntRange(min=1), metavar="POSITION", help="Only up to here.")
 @click.option("--job", default="", metavar="ID", help="Only the events of this job.")
 @click.option("--file", type=_FILE, metavar="EXPORT", help="An exported file instead of the log; no database is asked.")
-@click.option("--head", "heads", type=_FILE, multiple=True, metavar="FILE", help="Heads that were kept elsewhere.")
+@click.option(
+    "--head",
+    "heads",
+    type=_FILE,
+    multiple=True,
+    metavar="FILE",
+    help="Heads that were kept elsewhere (with --db or --file).",
+)
 @click.option(
     "--key", default="", envvar="JOBLOG_VERIFY_KEY", metavar="KEY", help="The public key of the heads, or its file."
 )
@@ -53,13 +62,17 @@ def verify_command(
         progress.update(Measure(done, end, "event"))
 
     if file is not None:
-        report = _of_file(file, heads, verifier, say)
-    else:
+        document = _of_file(file, heads, verifier, say).document()
+    elif heads or verifier is not None:
         with open_log(reading=True) as log:
             only = find_job(log, job) if job else None
-            report = check(log.store, kept(heads), verifier, job=only, first=first, last=last, report=say)
+            known = kept(heads)
+            document = check(log.store, known, verifier, job=only, first=first, last=last, report=say).document()
+    else:
+        with open_door(reading=True) as door:
+            document = door.verify(door.find(job) if job else "", first, last, say)
     progress.end()
-    return tell(report)
+    return tell(document)
 
 
 def _of_file(file: Path, heads: Sequence[Path], verifier: Verifier | None, say: Callable[[int, int], None]) -> Report:
@@ -104,31 +117,29 @@ def kept(files: Sequence[Path]) -> list[SignedHead]:
     return found
 
 
-def _sentences(report: Report) -> list[str]:
-    lines = [f"{counted(report.checked, 'event')} of {report.end:,} checked, epoch {report.epoch}"]
-    if report.findings:
+def _sentences(document: Document) -> list[str]:
+    lines = [f"{counted(document['checked'], 'event')} of {document['end']:,} checked, epoch {document['epoch']}"]
+    if document["findings"]:
         return lines
-    if report.signed:
-        lines.append(
-            f"proven up to {report.signed:,} by a head from outside; {counted(report.unsigned, 'event')} not yet"
-        )
+    if proven := document["proven"]:
+        unsigned = counted(document["unsigned"], "event")
+        lines.append(f"proven up to {proven:,} by a head from outside; {unsigned} not yet")
     else:
-        size = report.known
+        size = document["known"]
         lines.append(
-            f"self-consistent up to {size:,}, {counted(report.end - size, 'event')} not yet signed; "
+            f"self-consistent up to {size:,}, {counted(document['end'] - size, 'event')} not yet signed; "
             "nothing from outside speaks for it: give --head or --key"
         )
     return lines
 
 
-def tell(report: Report) -> Exit:
+def tell(document: Document) -> Exit:
     """Say what was found."""
-    from ...projections.proof.report import TOLD
-
-    lines = [clean(f"{finding.kind}: {finding.text}") for finding in report.findings[:TOLD]]
-    if len(report.findings) > TOLD:
-        lines.append(f"… and {len(report.findings) - TOLD:,} more")
-    if report.findings:
-        lines.append(f"{counted(len(report.findings), 'finding')}: this is not the log that was written")
-    answer(report.document(), *lines, "\n".join(_sentences(report)))
-    return Exit.CHECK_FAILED if report.findings else Exit.DONE
+    count, items = document["findings"], document["items"]
+    lines = [clean(f"{one['kind']}: {one['text']}") for one in items]
+    if count > len(items):
+        lines.append(f"… and {count - len(items):,} more")
+    if count:
+        lines.append(f"{counted(count, 'finding')}: this is not the log that was written")
+    answer(document, *lines, "\n".join(_sentences(document)))
+    return Exit.CHECK_FAILED if count else Exit.DONE

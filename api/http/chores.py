@@ -14,7 +14,7 @@ from ...domain.status import ENDED, Status
 from ...projections import queries
 from ...projections.views import VIEWS
 from ...workers.commands.queueing import FITTING
-from ...workers.operations import bulk, care, chores
+from ...workers.operations import bulk, care, chores, queue_bulk
 from ...workers.operations.bulk import Bulk, Chosen
 from .. import documents, shapes
 from .route import Answer
@@ -54,7 +54,7 @@ def _hand_in(call: Call, kind: str, args: Any) -> Answer:
         tenant=who.tenant or "default",
         owner=who.owner or who.name,
         queue=chores.QUEUE,
-        priority=0 if kind == bulk.KIND else 5,
+        priority=0 if kind in {bulk.KIND, queue_bulk.KIND} else 5,
     )
     made = call.log.submit(spec)
     call.service.chores.begin()
@@ -86,9 +86,23 @@ def bulk_jobs(call: Call) -> Answer:
     if body.dry_run:
         return Answer(_dry_run(call, chosen, ids), 200)
     most = None if body.expect is None else body.expect.max
-    right = who.token_id if who.via != "proxy" else ""
-    args = Bulk(body.command, who.name, chosen, ids, body.reason, call.address, right, most)
+    args = Bulk(body.command, who.name, chosen, ids, body.reason, call.address, _right(call), most)
     return _hand_in(call, bulk.KIND, args)
+
+
+def _right(call: Call) -> str:
+    """The token that must still stand when the job comes to an effect."""
+    return call.principal.token_id if call.principal.via != "proxy" else ""
+
+
+def bulk_queue(call: Call) -> Answer:
+    """Pause, resume, cancel or retry every job that a queue has now, as a job; a newer command to the queue supersedes it."""
+    queue, action = call.request.match_info["name"], call.request.match_info["action"]
+    if queue == chores.QUEUE:
+        raise InvalidFieldError("name", "the command would be one of its own jobs", "command those by their ids")
+    who, reason = call.principal.name, call.body.reason
+    args = queue_bulk.QueueBulk(queue, action, who, call.key, reason, call.address, _right(call))  # type: ignore[arg-type]
+    return _hand_in(call, queue_bulk.KIND, args)
 
 
 def _dry_run(call: Call, chosen: Chosen, ids: Any) -> dict[str, Any]:
@@ -155,7 +169,8 @@ def care_for_projection(call: Call) -> Answer:
     if name != "jobs" and name not in VIEWS:
         raise InvalidFieldError("name", f"{name[:60]!r} is no projection", f"use jobs, {', '.join(VIEWS)}")
     kind = care.REBUILD if action == "rebuild" else care.DIFF
-    return _hand_in(call, kind, care.Projection(name))
+    units = action == "rebuild" or getattr(call.body, "units", True)  # a button of the page does not say
+    return _hand_in(call, kind, care.Projection(name, units))
 
 
 # -- who does it -----------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from . import (
 from . import service_types as s
 from . import types as t
 from . import view_types as v
-from .route import Nothing, Route
+from .route import Route
 
 _JOB: Final = "/api/v1/jobs/{id}"
 _CLAIM: Final = "/api/v1/claims/{id}"
@@ -80,6 +80,16 @@ API: Final[tuple[Route, ...]] = (
     ),
     Route(
         "POST",
+        f"{_JOB}/retry-skipped",
+        "jobs:control",
+        submitting.retry_skipped,
+        "Retry what a job has passed over",
+        t.Retried,
+        body=t.RetrySkipped,
+        needs_key=True,
+    ),
+    Route(
+        "POST",
         "/api/v1/bulk",
         "jobs:control",
         chores.bulk_jobs,
@@ -100,6 +110,18 @@ API: Final[tuple[Route, ...]] = (
         "Command a queue",
         s.QueueState,
         body=s.QueueCommand,
+        needs_key=True,
+        whole=True,
+    ),
+    Route(
+        "POST",
+        "/api/v1/queues/{name}/jobs/{action:pause|resume|cancel|retry}",
+        "jobs:control",
+        chores.bulk_queue,
+        "Command every job of a queue",
+        t.Submitted,
+        body=s.Reason,
+        status=202,
         needs_key=True,
         whole=True,
     ),
@@ -160,7 +182,7 @@ API: Final[tuple[Route, ...]] = (
         chores.care_for_projection,
         "Rebuild or compare a view",
         t.Submitted,
-        body=Nothing,
+        body=v.Care,
         status=202,
         needs_key=True,
         whole=True,
@@ -207,6 +229,17 @@ API: Final[tuple[Route, ...]] = (
         "The recovery report",
         v.RecoveryReport,
         query=v.RecoveryQuery,
+        whole=True,
+    ),
+    Route(
+        "POST",
+        "/api/v1/recovery",
+        "admin",
+        views.note_recovery,
+        "Report something",
+        v.Noted,
+        body=v.Note,
+        needs_key=True,
         whole=True,
     ),
     Route(

@@ -42,6 +42,12 @@ class QueueCommand(Struct, kw_only=True, forbid_unknown_fields=True):
     slots: Count | None = None
 
 
+class Reason(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Why."""
+
+    reason: Text = ""
+
+
 class QueueState(Struct):
     """A queue after a command."""
 

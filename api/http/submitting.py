@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...domain.errors import InvalidFieldError, JobLogError
 from ...domain.spec import JobSpec
 from ...eventstore.clock import pause_soon
+from ...workers import redo
 from .. import documents
 from .chores import check_kind
 from .route import Answer, etag
@@ -148,6 +149,12 @@ def command_job(call: Call) -> Answer:
     )
     headers = {"ETag": etag(made.version)} | ({"Idempotency-Replayed": "true"} if made.repeated else {})
     return Answer(documents.commanded(action, made), headers=headers)
+
+
+def retry_skipped(call: Call) -> Answer:
+    """Retry what an ended job has passed over, each unit in a job of its own; the same again is the same jobs."""
+    row = call.row()
+    return Answer(documents.retried(row["id"], redo.retry_skipped(call.log, row["id"], call.body.unit)))
 
 
 def command_queue(call: Call) -> Answer:

@@ -339,6 +339,27 @@ class Commanded(Struct):
     repeated: bool
 
 
+class RetrySkipped(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Which of the units that were passed over: all, or one."""
+
+    unit: Annotated[str, Meta(max_length=500)] = ""
+
+
+class Retrying(Struct):
+    """A job that retries a unit."""
+
+    id: UUID
+    created: bool
+
+
+class Retried(Struct):
+    """The jobs that retry what one has passed over."""
+
+    id: UUID
+    action: str
+    items: list[Retrying]
+
+
 # -- commands to many jobs -------------------------------------------------------------------------------------------
 
 

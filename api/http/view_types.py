@@ -93,6 +93,7 @@ class Verification(Struct):
     unsigned: int
     findings: int
     items: list[Finding]
+    known: int
 
 
 class ScheduleQuery(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -139,6 +140,36 @@ class ManifestRange(ExportRange, kw_only=True, forbid_unknown_fields=True):
     file: Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,100}$")] = "log.ndjson"
 
 
+class Rebuilding(Struct):
+    """A rebuild that is under way, or died: then the next one goes on there."""
+
+    position: int
+    owner: str
+    alive_until: datetime
+    alive: bool
+
+
+class Followed(Struct):
+    """The job table, or whoever follows the log by position without being a view."""
+
+    name: str
+    position: int
+    behind: int
+    rebuild: Rebuilding | None
+
+
+class JobTable(Followed):
+    """The job table: never behind."""
+
+    generation: int
+
+
+class Care(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Whether every stored unit result is compared with its event, too (of the job table)."""
+
+    units: bool = True
+
+
 class Projection(Struct):
     """How far one view is."""
 
@@ -151,6 +182,8 @@ class Projection(Struct):
     leads: bool
     stopped_at: int | None
     reason: str
+    behind: int
+    rebuild: Rebuilding | None
 
 
 class Projections(Struct):
@@ -158,6 +191,8 @@ class Projections(Struct):
 
     items: list[Projection]
     head: int
+    job_table: JobTable
+    followers: list[Followed]
 
 
 class RecoveryQuery(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -208,6 +243,23 @@ class RecoveryReport(Struct):
     pages: int
     position: int
     head: int
+
+
+class Note(Struct, kw_only=True, forbid_unknown_fields=True):
+    """What an administrator reports."""
+
+    type: Name
+    detail: Text = ""
+    database: Text = ""
+    severity: Literal["info", "warning", "error"] = "info"
+    done: bool = True
+    deleted: bool = False
+
+
+class Noted(Struct):
+    """Where it is in the log."""
+
+    position: int
 
 
 class SecurityQuery(Struct, kw_only=True, forbid_unknown_fields=True):

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...projections import queries
+from ...projections.compare import JOBS
 from ...projections.feed import consumers
 from ...projections.feed.pages import Cursor
+from ...projections.views import VIEWS
+from ...workers.commands import recovery
 from .. import cursors, documents
 from ..text import iso
 from .route import Answer
@@ -17,9 +20,14 @@ if TYPE_CHECKING:
 
 def list_projections(call: Call) -> Answer:
     """How far each view is behind the log."""
-    store = call.log.store
-    items = [one._asdict() | {"seconds": round(one.seconds, 3)} for one in queries.lag(store)]
-    return Answer({"items": items, "head": store.head()})
+    found = documents.projections(call.log)
+    told = {one["name"]: one for one in found["items"]}
+    items: list[dict[str, Any]] = []
+    for one in queries.lag(call.log.store):
+        more = {name: told[one.name][name] for name in ("behind", "rebuild")}
+        items.append(one._asdict() | {"seconds": round(one.seconds, 3)} | more)
+    others = [one for name, one in told.items() if name not in VIEWS and name != JOBS]
+    return Answer({"items": items, "head": found["head"], "job_table": told[JOBS], "followers": others})
 
 
 def recovery_report(call: Call) -> Answer:
@@ -27,6 +35,12 @@ def recovery_report(call: Call) -> Answer:
     query, store = call.query, call.log.store
     found = queries.recovery_page(store, filter=query.filter, search=query.q, page=query.page, total=query.total)
     return Answer(documents.recovery(found, store.head()))
+
+
+def note_recovery(call: Call) -> Answer:
+    """Put what an administrator reports into the log and so into the report; once for an Idempotency-Key."""
+    fields = {name: getattr(call.body, name) for name in call.body.__struct_fields__}
+    return Answer({"position": recovery.note(call.log, fields, call.actor())})
 
 
 def list_security(call: Call) -> Answer:

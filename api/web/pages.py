@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
 from ...domain.errors import JobLogError
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from ...workers.commands.log import JobLog
     from ..http.auth import Principal
     from ..http.route import Call
+
+
+_LEASES: Final = 50  #: that are shown
 
 
 def overview(call: Call) -> Answer:
@@ -78,7 +81,7 @@ def command_queue_page(call: Call) -> Answer:
 def workers_page(call: Call) -> Answer:
     """Who works on what, and for how long they may."""
     leases = documents.leases(call.log)
-    return page(call, "workers.html", workers=documents.workers(leases), leases=leases[:200])
+    return page(call, "workers.html", workers=documents.workers(leases), leases=leases[:_LEASES], count=len(leases))
 
 
 def recovery_page(call: Call) -> Answer:

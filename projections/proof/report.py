@@ -58,7 +58,7 @@ class Report:
         made: dict[str, Any] = {"epoch": self.epoch, "end": self.end, "checked": self.checked}
         made |= {"tree": self.tree, "root": self.root.hex() or None, "heads": self.heads}
         made |= {"proven": self.signed, "unsigned": self.unsigned, "findings": len(self.findings)}
-        return made | {"items": [finding._asdict() for finding in self.findings[:TOLD]]}
+        return made | {"items": [finding._asdict() for finding in self.findings[:TOLD]], "known": self.known}
 
     def add(self, kind: str, first: int, last: int, text: str) -> None:
         """One more finding; *text* may say {at} for its place."""

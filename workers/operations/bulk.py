@@ -56,7 +56,7 @@ class Bulk(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
 def bulk(run: SyncRun, args: Bulk) -> dict[str, int]:
     """Do it; returns how many jobs took the command, and how many had moved on."""
-    log, may = run.log, _still(run.log, args.right)
+    log, may = run.log, still(run.log, args.right)
     count = 0
     for page in run.items("pages", _pages(run, args), key=lambda one: str(one[0])):
         count += len(page.value[1])
@@ -128,7 +128,7 @@ def _command(log: JobLog, bulk_id: UUID, args: Bulk, ids: list[str], may: Callab
     return {"done": done, "refused": refused}
 
 
-def _still(log: JobLog, right: str) -> Callable[[], bool] | None:
+def still(log: JobLog, right: str) -> Callable[[], bool] | None:
     """Whether the token that asked still may; asked again before each command (CTL-07)."""
     if not right:
         return None

@@ -12,7 +12,13 @@ from ...domain.errors import RebuildRunningError
 from ..errors import RetryLater
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...projections.rebuild import Progress
+    from ..commands.log import JobLog
     from ..run import SyncRun
+
+    Report = Callable[[int, int], None]
 
 VERIFY: Final = "joblog.verify"
 REBUILD: Final = "joblog.rebuild"
@@ -27,10 +33,11 @@ class Verify(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     job: UUID | None = None
 
 
-class Projection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Projection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What the other two take."""
 
     name: str
+    units: bool = True  #: stored unit results are compared, too
 
 
 def verify(run: SyncRun, args: Verify) -> dict[str, Any]:
@@ -48,19 +55,27 @@ def rebuild(run: SyncRun, args: Projection) -> dict[str, Any]:
 
 
 def _rebuilt(run: SyncRun, name: str) -> dict[str, Any]:
+    try:
+        return rebuilt(run.log, name, f"job {run.job_id}")
+    except RebuildRunningError as error:
+        raise RetryLater("rebuild-running", str(error), after=timedelta(seconds=5), category="storage") from error
+
+
+def rebuilt(log: JobLog, name: str, owner: str, report: Report | None = None) -> dict[str, Any]:
+    """Rebuild the job table or a view; *report* is told how many events are folded, of how many."""
     from ...projections import rebuild as job_rebuild
     from ...projections import view_rebuild
     from ...projections.compare import JOBS
     from ...projections.views import VIEWS
 
-    log, owner = run.log, f"job {run.job_id}"
-    try:
-        if name == JOBS:
-            position = job_rebuild.rebuild(log.store, log.mapper, owner)
-            return {"name": name, "position": position, "generation": log.store.state().generation}
-        position = view_rebuild.rebuild(log.store, log.mapper, VIEWS[name], owner)
-    except RebuildRunningError as error:
-        raise RetryLater("rebuild-running", str(error), after=timedelta(seconds=5), category="storage") from error
+    def told(step: Progress) -> None:
+        if report is not None:
+            report(step.position, max(step.head, step.position))
+
+    if name == JOBS:
+        position = job_rebuild.rebuild(log.store, log.mapper, owner, report=told)
+        return {"name": name, "position": position, "generation": log.store.state().generation}
+    position = view_rebuild.rebuild(log.store, log.mapper, VIEWS[name], owner, report=told)
     standing = log.store.views.standings().get(name)
     return {"name": name, "position": position, "generation": standing.generation if standing else 0}
 
@@ -69,4 +84,4 @@ def diff(run: SyncRun, args: Projection) -> dict[str, Any]:
     """The rows that are not what the log says: how many, and the first of them."""
     from ...projections.compare import compare
 
-    return run.step("compare", lambda: compare(run.log.store, run.log.mapper, args.name, units=True))
+    return run.step("compare", lambda: compare(run.log.store, run.log.mapper, args.name, units=args.units))

@@ -18,10 +18,11 @@ PREFIX: Final = "joblog."  #: of their kinds; nobody hands them in but the way i
 def register(jobs: Jobs) -> None:
     """Add them all."""
     from ...domain.retry import RetryPolicy
-    from . import bulk, care
+    from . import bulk, care, queue_bulk
 
     patient = RetryPolicy(first_seconds=2.0, ceiling_seconds=60.0, retries=20)
     jobs.job(bulk.KIND, queue=QUEUE, priority=0, retry=patient)(bulk.bulk)
+    jobs.job(queue_bulk.KIND, queue=QUEUE, priority=0, retry=patient)(queue_bulk.queue_bulk)
     jobs.job(care.VERIFY, queue=QUEUE, retry=patient)(care.verify)
     jobs.job(care.REBUILD, queue=QUEUE, retry=patient)(care.rebuild)
     jobs.job(care.DIFF, queue=QUEUE, retry=patient)(care.diff)
