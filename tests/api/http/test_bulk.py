@@ -173,7 +173,8 @@ def test_the_next_service_goes_on_where_one_was_stopped(sqlite_log: JobLog, monk
             worker: Any = first.service.chores._worker
             worker.stop()
             [(execution, _)] = worker._running.values()
-            assert execution.control._asked.wait(30)
+            execution.control.wait(30)
+            assert execution.control.stop
             return made
 
         monkeypatch.setattr(bulk, "_command", stopped)
