@@ -32,12 +32,6 @@ if TYPE_CHECKING:
     Sees = Callable[[JobRow], bool]
 
 _LEASES: Final = 1000
-#: Columns of the recovery report, in the order in which they are shown to programs.
-REPORTED: Final = (
-    "position", "at", "recorded_at", "type", "database", "detail", "severity", "source", "done", "deleted", "actor_id",
-    "actor_name", "ipv4", "ipv6", "ids", "titles", "job_id", "operation", "provider", "checkpoint", "attempt",
-    "next_retry_at", "reason", "reclaimed", "tenant",
-)  # fmt: skip
 _INSTANTS: Final = ("at", "recorded_at", "next_retry_at")
 
 
@@ -52,17 +46,23 @@ def replayed(log: JobLog, row: JobRow) -> Job | None:
         return None
 
 
-def job(log: JobLog, row: JobRow) -> Document:
+def job(log: JobLog, row: JobRow, *, now: bool = False) -> Document:
     """A job as the log and its events tell it.
 
-    Without the seconds left of its lease: they change without the job's version, by which the answer is known.
+    Without the seconds left of its lease, unless it is told as it is *now*: they change without the job's version, by which
+    an answer is known again.
     """
     if row.get("in_outbox"):
-        return shapes.of_job(row, None, None, log.store)
-    made = shapes.of_job(row, replayed(log, row), log.store.lease(row["id"]), log.store)
-    if made["lease"] is not None:
-        made["lease"].pop("seconds_left")
-    return made
+        return shapes.of_job(row, None, None)
+    found = log.store.lease(row["id"])
+    held = (
+        None
+        if found is None
+        else shapes.of_lease(found, shapes.lease_clock(log.store))
+        if now
+        else shapes.of_holder(found)
+    )
+    return shapes.of_job(row, replayed(log, row), held)
 
 
 def lease(log: JobLog, job_id: UUID) -> Document:
@@ -181,7 +181,9 @@ def recovery(found: RecoveryPage, head: int) -> Document:
 
 
 def _reported(row: Document) -> Document:
-    return {name: iso(row[name]) if name in _INSTANTS else row[name] for name in REPORTED}
+    from .http.view_types import RecoveryRow  # here: it describes what goes out, and only this needs it
+
+    return {name: iso(row[name]) if name in _INSTANTS else row[name] for name in RecoveryRow.__struct_fields__}
 
 
 def projections(log: JobLog) -> Document:

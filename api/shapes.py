@@ -38,13 +38,10 @@ def row_part(document: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in document.items() if name in {*_PLAIN, *_STATE, *_COUNTS, *more}}
 
 
-def of_job(row: JobRow, job: Job | None, lease: LeaseRow | None, store: Store) -> dict[str, Any]:
+def of_job(row: JobRow, job: Job | None, lease: dict[str, Any] | None) -> dict[str, Any]:
     """A job as `show` shows it: the row, and what only its events know (null if they are of a newer joblog)."""
     made = of_row(row) | {name: getattr(job, name, None) for name in _OF_EVENTS}
-    return made | {
-        "unit": made["unit"] or None,
-        "lease": None if lease is None else of_lease(lease, lease_clock(store)),
-    }
+    return made | {"unit": made["unit"] or None, "lease": lease}
 
 
 def lease_clock(store: Store) -> tuple[int, str]:
@@ -52,12 +49,16 @@ def lease_clock(store: Store) -> tuple[int, str]:
     return store.lease_now(), store.boot_id()
 
 
+def of_holder(lease: LeaseRow) -> dict[str, Any]:
+    """Who holds it, which does not change without an event."""
+    return {"worker": lease.worker, "epoch": lease.token.epoch, "token": lease.token.grant}
+
+
 def of_lease(lease: LeaseRow, clock: tuple[int, str]) -> dict[str, Any]:
     """A lease; its end is on the store's lease clock, so only the span left means something to others."""
     now, boot_id = clock
     left = (lease.lease_until - now) / 1_000_000 if lease.boot_id == boot_id else 0.0
-    token = {"epoch": lease.token.epoch, "token": lease.token.grant}
-    return {"worker": lease.worker, **token, "seconds_left": round(left, 3)}
+    return of_holder(lease) | {"seconds_left": round(left, 3)}
 
 
 def of_event(event: LoggedEvent, *, stream_key: str = "stream") -> dict[str, Any]:

@@ -68,10 +68,10 @@ def listed(store: Store, purpose: str, *, limit: int = 1000) -> list[TokenRow]:
     return [TokenRow(*row) for row in _of(store).sql_rows(placed(sql, store.dialect), (purpose, limit))]
 
 
-def add(store: Store, row: TokenRow) -> None:
-    """Keep a new one."""
+def add(store: Store, row: TokenRow) -> bool:
+    """Keep a new one; False if there is one of its id already, which stays as it is."""
     marks = ", ".join("?" * len(row))
-    _write(store, f"INSERT INTO tokens ({_COLUMNS}) VALUES ({marks})", *row)
+    return _write(store, f"INSERT INTO tokens ({_COLUMNS}) VALUES ({marks}) ON CONFLICT (id) DO NOTHING", *row) > 0
 
 
 def revoke(store: Store, token_id: str, now: int) -> bool:

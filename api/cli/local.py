@@ -10,7 +10,7 @@ from .. import documents, history, past
 from ..job_list import JobPage
 from .local_care import LocalCare
 from .output import say
-from .session import actor, find_job, user, user_jobs
+from .session import actor, find_job, is_id, user, user_jobs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,9 +42,8 @@ class Local(LocalCare):
         if at:
             position = past.position_of(log, at)
             return past.page(log, position, filters, lambda _: True, limit=limit, cursor=after)
-        is_id = bool(after) and not set(after) - set("0123456789abcdefABCDEF-")
-        behind = log.row(find_job(log, after)) if is_id else None
-        page = JobPage(log, filters, limit=limit, cursor="" if is_id else after, after=behind)
+        behind = log.row(find_job(log, after)) if is_id(after) else None
+        page = JobPage(log, filters, limit=limit, cursor="" if behind else after, after=behind)
         return page.document(log.store.head())
 
     def job(self, job_id: str, *, at: str = "") -> Document:
@@ -55,7 +54,7 @@ class Local(LocalCare):
             if made is None:
                 raise JobNotFoundError(row["id"])
             return made
-        return documents.job(self.log, row) | documents.lease(self.log, row["id"])
+        return documents.job(self.log, row, now=True)
 
     def history(self, job_id: str) -> list[Document]:
         """See ``Door``."""

@@ -18,7 +18,7 @@ from .door import Asked, TailPage
 from .http_client import HttpClient, token_of
 from .output import say
 from .remote_care import RemoteCare
-from .session import DIGITS, digits_of
+from .session import DIGITS, digits_of, is_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,8 +69,7 @@ class Remote(RemoteCare):
         if at:
             query["at"] = at
         if after:
-            is_id = not set(after) - set("0123456789abcdefABCDEF-")
-            query |= {"after": self.find(after)} if is_id else {"cursor": after}
+            query |= {"after": self.find(after)} if is_id(after) else {"cursor": after}
         return self.http.get(f"/api/v1/jobs?{urlencode(query)}")
 
     def job(self, job_id: str, *, at: str = "") -> Document:

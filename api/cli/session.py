@@ -176,6 +176,12 @@ def _imported(name: str) -> Any:
 
 DIGITS: Final = 32  #: of an id
 _LEAST: Final = 4  #: digits that may stand for an id
+_ID_CHARACTERS: Final = frozenset("0123456789abcdef-")
+
+
+def is_id(text: str) -> bool:
+    """Whether it may be an id or its beginning, and not a cursor."""
+    return bool(text) and not set(text.lower()) - _ID_CHARACTERS
 
 
 def digits_of(text: str) -> str:

@@ -206,7 +206,7 @@ def _check_right(call: Call) -> None:
 
 def _encoded(route: Route, call: Call) -> Answer:
     """The handler's answer, its body encoded in the thread that made it."""
-    if route.is_command and route.scope:
+    if route.is_command and route.scope and not route.asks:
         _check_right(call)
     made = route.handler(call)
     answer = made if isinstance(made, Answer) else Answer(made, route.status)

@@ -107,9 +107,9 @@ class Proxies:
 
 
 def minted(
-    purpose: str = "token", *, name: str, scopes: Iterable[str], now: int, **more: Any
+    purpose: str = "token", *, name: str, scopes: Iterable[str], now: int, key: str = "", **more: Any
 ) -> tuple[str, tokens.TokenRow]:
-    """A new secret, shown once, and the row that is kept of it."""
+    """A new secret, shown once, and the row that is kept of it; under the same *key* of a request it has the same id."""
     wanted = sorted(set(scopes))
     if unknown := [scope for scope in wanted if scope not in SCOPES]:
         raise InvalidFieldError("scopes", f"{unknown[0]!r} is none", f"use some of {', '.join(SCOPES)}")
@@ -120,7 +120,8 @@ def minted(
         raise InvalidFieldError(
             "scopes", f"{min(whole)} is about all tenants", "give it to a token without --tenant and --owner"
         )
-    token_id, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
+    token_id = _hash(f"made for {key}")[:16] if key else secrets.token_hex(8)
+    secret = secrets.token_urlsafe(32)
     row = tokens.TokenRow(token_id, name, purpose, _hash(secret), " ".join(wanted), created_at=now, **more)
     return f"jl_{token_id}_{secret}", row
 

@@ -58,6 +58,9 @@ class Route:
     whole: bool = False  #: about all tenants
     needs_key: bool = False
     on_loop: bool = False
+    asks: bool = (
+        False  #: it asks ``Call.may`` itself, right before its effect; of every other command that is asked first
+    )
     media: str = "application/json"
     page: bool = False  #: HTML for people, in no document for programs
     is_form: bool = False  #: its body comes from a form

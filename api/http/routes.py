@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from ...projections.compare import JOBS
+from ...projections.views import VIEWS
 from ..web.routes import PAGES
 from . import (
     chores,
@@ -77,6 +79,7 @@ API: Final[tuple[Route, ...]] = (
         t.Commanded,
         body=t.Command,
         needs_key=True,
+        asks=True,
     ),
     Route(
         "POST",
@@ -111,6 +114,7 @@ API: Final[tuple[Route, ...]] = (
         s.QueueState,
         body=s.QueueCommand,
         needs_key=True,
+        asks=True,
         whole=True,
     ),
     Route(
@@ -167,7 +171,18 @@ API: Final[tuple[Route, ...]] = (
     ),
     Route("GET", "/api/v1/gates", "jobs:read", gates.list_gates, "List gates", v.Gates, whole=True),
     *(
-        Route("POST", path, "queues:control", handler, summary, v.OneGate, body=body, needs_key=True, whole=True)
+        Route(
+            "POST",
+            path,
+            "queues:control",
+            handler,
+            summary,
+            v.OneGate,
+            body=body,
+            needs_key=True,
+            whole=True,
+            asks=True,
+        )
         for path, handler, summary, body in (
             ("/api/v1/gates/{gate:.+}/open", gates.open_gate, "Open a gate", v.OpenGate),
             ("/api/v1/gates/{gate:.+}/close", gates.close_gate, "Close a gate", v.CloseGate),
@@ -177,7 +192,7 @@ API: Final[tuple[Route, ...]] = (
     Route("GET", "/api/v1/projections", "jobs:read", views.list_projections, "List views", v.Projections, whole=True),
     Route(
         "POST",
-        "/api/v1/projections/{name:jobs|counters|versions|recovery|security|failures|schedule}/{action:rebuild|diff}",
+        f"/api/v1/projections/{{name:{'|'.join((JOBS, *VIEWS))}}}/{{action:rebuild|diff}}",
         "projections:admin",
         chores.care_for_projection,
         "Rebuild or compare a view",

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 _LEAST_AGE: Final = 1.0  #: seconds of work before a time left is guessed
 _ROWS: Final = 50
-_CHECKED: Final = 10_000  #: events of one job that are verified while somebody waits
 ACTIONS: Final = {
     "pause": ("queued", "waiting", "running"),
     "resume": ("paused", "failed"),
@@ -176,7 +175,7 @@ def _life(call: Call, row: JobRow) -> dict[str, Any]:
 
 def _verified(store: Any, row: JobRow) -> dict[str, Any] | None:
     """The job's events held against the tree of hashes and its signed heads; not while it is too long to wait for."""
-    if row["version"] > _CHECKED:
+    if row["version"] > chores.AT_ONCE:
         return None
     from ...projections.proof.known import check
 

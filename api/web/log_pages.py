@@ -87,13 +87,22 @@ def create_token_page(call: Call) -> Answer:
     now = store.now()
     ends = None if form.days is None else now + form.days * _DAY
     secret, row = auth.minted(
-        name=form.name, scopes=form.scope, now=now, tenant=form.tenant, owner=form.owner, expires_at=ends
+        name=form.name,
+        scopes=form.scope,
+        now=now,
+        key=f"{call.principal.token_id}:{form.key}",
+        tenant=form.tenant,
+        owner=form.owner,
+        expires_at=ends,
     )
-    tokens.add(store, row)
-    return _admin(call, secret=secret, name=row.name)
+    is_new = tokens.add(store, row)  # else the button was pressed twice
+    return _admin(call, secret=secret if is_new else None, name=row.name)
 
 
 def revoke_token_page(call: Call) -> Answer:
-    """End a token."""
-    auth.revoke(call.log, call.request.match_info["token"])
+    """End a token; one that has ended stays so."""
+    which = call.request.match_info["token"]
+    known = tokens.find(call.log.store, which)
+    if known is None or known.revoked_at is None:
+        auth.revoke(call.log, which)
     return see_other("/admin")

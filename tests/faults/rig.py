@@ -21,7 +21,9 @@ P = TypeVar("P")
 ROOT: Final = Path(__file__).parents[2]
 KEPT: Final = ROOT / "build" / "faults"  #: what a failed run leaves behind
 LONGEST: Final = 3000  #: characters of a violation
-HANGS_AFTER: Final = 180.0  #: seconds: a child that takes longer has met a deadlock (L8); on a busy machine it only waits
+HANGS_AFTER: Final = (
+    180.0  #: seconds: a child that takes longer has met a deadlock (L8); on a busy machine it only waits
+)
 
 
 @dataclass

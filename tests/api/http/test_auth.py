@@ -23,6 +23,7 @@ from joblog.domain.errors import InvalidFieldError
 from joblog.domain.job import Actor
 from joblog.domain.spec import JobSpec
 from joblog.eventstore import tokens
+from joblog.eventstore.store import Store
 from joblog.workers.commands.log import JobLog
 from joblog.workers.registry import Jobs
 from tests.api.http.client import Client, Reply, a_key, a_token, serving
@@ -239,6 +240,47 @@ def test_a_command_counts_a_right_withdrawn_while_it_was_cached(log: JobLog, ser
     assert client.post("/api/v1/jobs", {"kind": "import"}).code == "forbidden"
     assert client.post("/api/v1/batches", {"jobs": [{"kind": "import", "key": a_key()}]}).code == "forbidden"
     assert log.store.head() == head
+
+
+#: Every command that asks for its right itself, and what it needs: JSON, or the fields of a form.
+ASKING: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("/api/v1/jobs/{id}/pause", {}),
+    ("/api/v1/queues/default/pause", {}),
+    ("/api/v1/gates/crm/limit", {"slots": 1}),
+    ("/api/v1/gates/crm/close", {"seconds": 60}),
+    ("/api/v1/gates/crm/open", {}),
+    ("/jobs/{id}/resume", {}),
+    ("/queues/default/resume", {}),
+    ("/gates/close", {"gate": "crm", "span": "1h"}),
+)
+
+
+@pytest.mark.parametrize("stands", [True, False])
+def test_a_command_asks_for_its_right_once_and_right_before_its_effect(
+    admin: Client, log: JobLog, monkeypatch: pytest.MonkeyPatch, *, stands: bool
+) -> None:
+    job_id = admin.submit()
+    log.command("pause", UUID(admin.submit(args=2)), Actor("ada"))
+    admin.post("/api/v1/gates/crm/limit", {"slots": 2})
+    asked: list[str] = []
+
+    def noted(_: Store, __: str, scope: str) -> bool:
+        asked.append(scope)
+        return stands
+
+    monkeypatch.setattr(tokens, "may", noted)
+    for path, given in ASKING:
+        asked.clear()
+        head, is_form = log.store.head(), not path.startswith("/api")
+        if is_form:
+            body = urlencode({"key": a_key(), **given}).encode()
+            headers = {"Content-Type": "application/x-www-form-urlencoded"}
+            reply = admin.request("POST", path.format(id=job_id), body, headers)
+        else:
+            reply = admin.post(path.format(id=job_id), given)
+        assert (reply.status in {200, 303}, log.store.head() > head) == (stands, stands), (path, reply)
+        assert len(asked) == 1 or not stands, path  # what its state refuses is refused before
+    assert len(ASKING) == sum(route.asks for route in ROUTES)
 
 
 def test_the_use_of_a_token_is_noted(log: JobLog, server: HttpServer) -> None:

@@ -17,6 +17,7 @@ from joblog.api.http.server import HttpServer
 from joblog.api.web.render import SCREENS
 from joblog.domain.job import Actor
 from joblog.domain.spec import JobSpec
+from joblog.eventstore import tokens
 from joblog.projections.runner import Runner
 from joblog.workers.commands import gating
 from joblog.workers.commands.log import JobLog
@@ -333,6 +334,22 @@ def test_a_gate_is_closed_and_opened_with_what_it_had_paused(log: JobLog, server
     assert log.row(parked)["status"] == "queued"
     gate["gate"] = "none"
     assert "gate-not-found" in read(pressed("open")).text
+
+
+def test_a_token_is_made_once_however_often_the_button_is_pressed(log: JobLog, server: HttpServer) -> None:
+    client = browser(server, log)
+    form = {"key": a_key(), "name": "dashboard", "scope": "jobs:read"}
+    first, again = (press(client, "/admin/tokens", form) for _ in range(2))
+    [secret] = re.findall(r'id="secret">([^<]+)<', first.body.decode())
+    assert Client(server.port, secret).get("/api/v1/jobs").status == 200
+    assert b'id="secret"' not in again.body
+    assert "with the first press" in read(again).text
+    [row] = tokens.listed(log.store, "token")
+    assert Client(server.port, secret).get("/api/v1/jobs").status == 200
+    for _ in range(2):
+        assert press(client, f"/admin/tokens/{row.id}/revoke", {"key": a_key()}).status == 303
+    assert press(client, "/admin/tokens/none/revoke", {"key": a_key()}).status == 404
+    assert press(client, "/admin/tokens", form | {"key": a_key()}).body.count(b'id="secret"') == 1
 
 
 def test_a_gates_buttons_are_for_who_may_and_pressed_twice_they_are_one_command(
