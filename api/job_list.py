@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 _ALIKE: Final = 200  #: jobs whose ids begin alike that are looked at
 _SEVERAL: Final = 2
-_LOOKS: Final = 400  #: jobs that are looked at by each filter for one page
+_LOOKS: Final = 400  #: jobs that are looked at by each filter for one page, at most
+_LOOKS_EACH: Final = 16  #: for each row of it
+_FEWEST: Final = 100
 _TRIED: Final = 3
 _LAST: Final = 2**128 - 1
 _ORDER: Final = ("owner", "kind", "tenant", "queue")
@@ -80,13 +82,14 @@ def _look(store: Store, wanted: dict[str, str], edge: Key | None, *, back: bool,
     """The same under several: by whichever of them reaches furthest, as that is the one that few jobs have."""
     ids: list[UUID] = []
     end: Key | None = None
+    looks = min(_LOOKS, max(_LOOKS_EACH * limit, _FEWEST))
     for by in _drivers(wanted):
-        seen = inspection.look(store, by, wanted, edge=edge, back=back, limit=_LOOKS)
+        seen = inspection.look(store, by, wanted, edge=edge, back=back, limit=looks)
         fitting = [one for one in seen if one.fits]
         if len(fitting) > limit:
             ids, end = [one.id for one in fitting[:limit]], fitting[limit - 1][:2]
             break
-        reached = seen[-1][:2] if len(seen) == _LOOKS else None
+        reached = seen[-1][:2] if len(seen) == looks else None
         if end is None or reached is None or (reached > end if back else reached < end):
             ids, end = [one.id for one in fitting], reached
         if reached is None:

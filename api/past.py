@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _FIRST_LOOK: Final = 500  #: positions; each further look is four times as far
 _LONGEST_LOOK: Final = 20_000
 _LOOKS: Final = 4  #: pages of an owner's jobs that are read for one
+_LEAST_WIDTH: Final = 50  #: of such a page
 _SKEW: Final = 60_000_000  #: microseconds that the clocks of hosts may differ
 _NEVER_CHANGES: Final = ("kind", "queue", "tenant", "owner")
 _NOBODY: Final = UUID(int=0)
@@ -90,8 +91,8 @@ def page(log: JobLog, at: int, filters: dict[str, Any], sees: Sees, *, limit: in
     below = decode(cursor, bound).at if cursor else at + 1
     never = {name: filters[name] for name in _NEVER_CHANGES if filters[name] is not None}
     items: list[dict[str, Any]] = []
-    if never and not log.store.find_jobs(**never, limit=1):
-        below = 0  # there is no such job at all
+    if any(not log.store.find_jobs(**{name: value}, limit=1) for name, value in never.items()):
+        below = 0  # there is no such job at all; asked of each by itself, as no index tells of two
     span, last = _FIRST_LOOK, max(below - _LONGEST_LOOK, 0)
     while below > 1 and below > last and len(items) < limit:
         down_to = max(below - span, last)
@@ -109,15 +110,17 @@ def _of_owner(
 ) -> dict[str, Any]:
     """The same of one owner, whom the view does not know: by their jobs, the newest first."""
     store, status = log.store, filters["status"]
-    never = {name: filters[name] for name in _NEVER_CHANGES}
+    never = {name: filters[name] for name in _NEVER_CHANGES if filters[name] is not None}
+    width = max(limit, _LEAST_WIDTH)
     place = decode(cursor, bound) if cursor else Place(queries.time_of(store, at) + _SKEW, UUID(int=2**128 - 1))
     items: list[dict[str, Any]] = []
     edge: tuple[int, UUID] | None = (place.at, place.id)
     for _ in range(_LOOKS):
-        rows = store.find_jobs(**never, before=edge, limit=limit)
-        edge = (rows[-1]["created_at"], rows[-1]["id"]) if len(rows) == limit else None
-        stood = queries.many_as_of(store, [row["id"] for row in rows], at)
-        for row in rows:
+        rows = store.find_jobs(owner=filters["owner"], before=edge, limit=width)
+        edge = (rows[-1]["created_at"], rows[-1]["id"]) if len(rows) == width else None
+        fitting = [row for row in rows if all(row[name] == value for name, value in never.items())]
+        stood = queries.many_as_of(store, [row["id"] for row in fitting], at)
+        for row in fitting:
             then = stood.get(row["id"])
             if then is not None and sees(row) and status in {None, then["status"]}:
                 items.append(_document(row, then))

@@ -30,6 +30,7 @@ for folder in (ROOT / "src", ROOT):
 from bench.scale import database, keep
 
 LONGEST_PAINT = 300.0  #: milliseconds, 95th percentile of each screen, on loopback
+LONGEST_SEARCH = 200.0  #: the same of a search for any text in the recovery report, which reads all of it
 LONGEST_PAGE = 20.0  #: milliseconds, 95th percentile of each route
 LEAST_RATIO = 0.5  #: to the bare handler
 FOLLOWERS, MESSAGES = 200, 10
@@ -91,7 +92,8 @@ def seeded(kind: str, chosen: argparse.Namespace) -> str:
 def judged(jobs: int, found: dict[str, list[Took]]) -> tuple[dict[str, Any], list[str]]:
     wall = {name: tail([one.wall for one in took]) for name, took in found.items()}
     cpu = {name: tail([one.cpu for one in took]) for name, took in found.items()}
-    slow = {name: round(value, 1) for name, value in wall.items() if value >= LONGEST_PAGE}
+    longest = {name: LONGEST_SEARCH if "searched" in name else LONGEST_PAGE for name in wall}
+    slow = {name: round(value, 1) for name, value in wall.items() if value >= longest[name]}
     for name in sorted(wall, key=lambda one: -wall[one]):
         say(
             f"{wall[name]:9.2f} ms p95 {cpu[name]:9.2f} ms of processors p95 {middle(found[name]):9.2f} ms median  {name}"
@@ -103,7 +105,11 @@ def judged(jobs: int, found: dict[str, list[Took]]) -> tuple[dict[str, Any], lis
         "requests": sum(map(len, found.values())),
         "median_ms": round(middle([one for took in found.values() for one in took]), 2),
     }
-    figures |= {"worst_p95_ms": round(wall[worst], 2), "worst": worst, "over_20_ms": len(slow)}
+    figures |= {
+        "worst_p95_ms": round(wall[worst], 2),
+        "worst": worst,
+        "over_20_ms": sum(value >= LONGEST_PAGE for value in wall.values()),
+    }
     figures |= {"worst_p95_cpu_ms": round(cpu[dearest], 2), "dearest": dearest}
     return figures, [f"{name}: {value} ms" for name, value in slow.items()]
 

@@ -33,6 +33,9 @@ FILTERS: tuple[dict[str, str], ...] = (
     {"queue": "queue-04", "status": "running"},
     {"tenant": "tenant-07", "kind": "kind-03"},
     {"owner": "owner-123", "status": "failed"},
+    {"tenant": "tenant-07", "kind": "kind-04"},  # many of each, none of both
+    {"queue": "queue-04", "kind": "kind-04", "status": "queued"},
+    {"queue": "queue-05", "status": "waiting"},
     {"kind": "no-such-kind"},
     {"kind": "no-such-kind", "status": "completed"},
 )
@@ -81,6 +84,9 @@ def paths(log: JobLog, jobs: int, chance: random.Random) -> Iterator[tuple[str, 
                 f"recovery {chosen}, turning a page",
                 _url("/api/v1/recovery", {"filter": chosen, "page": page, "total": total}),
             )
+        yield "recovery searched", "/api/v1/recovery?q=NUMBER"
+        yield "recovery searched, nothing found", "/api/v1/recovery?q=nothing+of+the+kind"
+        yield "schedule of a kind", "/api/v1/schedule?kind=kind-03&status=waiting"
         yield "metrics", "/metrics"
         for name in OTHERS:
             yield name, f"/api/v1/{name}"

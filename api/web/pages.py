@@ -12,11 +12,13 @@ from ...projections import queries
 from .. import documents, queue_list
 from ..http import chores
 from ..http.route import Answer
+from ..job_list import JobPage
 from . import charts
 from .job_pages import seconds_left
 from .render import page, see_other
 
 if TYPE_CHECKING:
+    from ...eventstore.store import JobRow
     from ...workers.commands.log import JobLog
     from ..http.auth import Principal
     from ..http.route import Call
@@ -36,6 +38,10 @@ def _overview(log: JobLog, who: Principal) -> dict[str, Any]:
     """What the overview shows to all who may see the same jobs."""
     store = log.store
     mine: dict[str, Any] = {"tenant": who.tenant or None, "owner": who.owner or None}
+
+    def newest(limit: int, status: str | None = None) -> list[JobRow]:
+        return JobPage(log, {"status": status, **mine}, limit=limit).rows
+
     counts: dict[str, int] = {}
     if not who.owner:  # owners are not counted
         found = queries.counters(store, by=("status",), tenant=who.tenant or None)
@@ -51,10 +57,10 @@ def _overview(log: JobLog, who: Principal) -> dict[str, Any]:
         "oldest": min((one for one in queues if one["due"] is not None), key=lambda one: one["due"], default=None),
         "lease": None if who.is_bound else next(iter(documents.leases(log, 1)), None),
         "statuses": [status.value for status in Status],
-        "running": store.find_jobs(status="running", limit=10, **mine),
-        "failed": store.find_jobs(status="failed", limit=5, **mine),
-        "parked": store.find_jobs(status="paused", limit=5, **mine),
-        "newest": store.find_jobs(limit=5, **mine),
+        "running": newest(10, "running"),
+        "failed": newest(5, "failed"),
+        "parked": newest(5, "paused"),
+        "newest": newest(5),
         "idle": _without_workers(queues),
     }
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from joblog.api import job_list
+from joblog.api import job_list, past
 from joblog.domain.job import Actor
 from joblog.domain.spec import JobSpec
 from joblog.eventstore import inspection
@@ -16,7 +16,7 @@ from joblog.eventstore.store import Store
 from joblog.projections import queries
 from joblog.projections.runner import Runner
 from joblog.workers.commands.log import JobLog
-from tests.api.http.client import Client
+from tests.api.http.client import Client, a_token
 
 JOBS = "/api/v1/jobs"
 FILTERS = (
@@ -188,6 +188,38 @@ def test_filters_that_no_job_fits_are_looked_for_so_far_and_no_further(
     none = admin.get(f"{JOBS}?kind=a&queue=z")
     assert (none.json["items"], none.json["next"]) == ([], None)  # one of the filters was read to its end
     assert max(rows for sql, _, rows in listener.said if " jobs_" in sql) <= 20
+
+
+def test_jobs_are_never_searched_for_under_two_filters_at_once(
+    admin: Client, log: JobLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not in the past either, nor for who is bound to a tenant and an owner: an index tells of one of them alone."""
+    ids = fill(log)
+    at = log.store.head()
+    listener = Listener(log.store, monkeypatch)
+    for query in ("tenant=red&kind=a&queue=y", "owner=ada&kind=a&status=failed", "owner=bob&tenant=red"):
+        assert admin.get(f"{JOBS}?at={at}&{query}").status == 200
+    bound = Client(admin.port, a_token(log, "jobs:read", tenant="red", owner="bob"))
+    for path in ("/", "/jobs", "/jobs?status=failed", f"/jobs?at={at}", JOBS, "/api/v1/schedule"):
+        assert bound.get(path).status == 200
+    for sql, _, _ in listener.said:
+        where = sql.partition("WHERE")[2]
+        asked = {name for name in ("status", "kind", "queue", "tenant", "owner") if f"{name} = " in where}
+        assert "jobs_0" not in sql or len(asked) < 2, sql
+    assert ids
+
+
+def test_an_owners_past_is_walked_whole_under_other_filters(
+    admin: Client, log: JobLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(log)
+    monkeypatch.setattr(past, "_LEAST_WIDTH", 3)
+    monkeypatch.setattr(past, "_LOOKS", 1)
+    rows = log.store.find_jobs(owner="ada", limit=100)
+    expected = [str(row["id"]) for row in rows if row["kind"] == "a" and row["status"] == "failed"]
+    pages, _ = walk(admin, f"{JOBS}?at={log.store.head()}&owner=ada&kind=a&status=failed&limit=2")
+    assert [one for page in pages for one in page] == expected
+    assert expected
 
 
 def test_the_schedule_is_walked_whole_under_filters(
