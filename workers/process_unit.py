@@ -26,18 +26,21 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 _PR_SET_PDEATHSIG: Final = 1
 _LOOK_SECONDS: Final = 0.2
+_WATCH_EVERY: Final = 5  #: looks
 
 
 class InProcess(Generic[R]):
     """Wraps a function for a verb: ``run.step("parse", in_process(parse, timeout=60), path)``."""
 
-    def __init__(self, function: Callable[..., R], timeout: float | None) -> None:
-        self.function, self.timeout = function, timeout
+    def __init__(
+        self, function: Callable[..., R], timeout: float | None, watch: Callable[[], None] | None = None
+    ) -> None:
+        self.function, self.timeout, self.watch = function, timeout, watch
         self.control: Control | None = None
 
     def bound(self, control: Control) -> InProcess[R]:
         """The same, for one run."""
-        made = InProcess(self.function, self.timeout)
+        made = InProcess(self.function, self.timeout, self.watch)
         made.control = control
         return made
 
@@ -59,8 +62,11 @@ class InProcess(Generic[R]):
             mine.close()
 
     def _result(self, pipe: Connection, process: Any) -> R:
-        left = self.timeout
+        left, looks = self.timeout, 0
         while not wait([pipe, process.sentinel], timeout=_LOOK_SECONDS):
+            looks += 1
+            if self.watch is not None and looks % _WATCH_EVERY == 0:
+                self.watch()
             if (control := self.control) is not None and (control.abandoned or control.stop == "lease-lost"):
                 raise Stopped(control.stop or "shutdown")
             if left is not None:
@@ -121,9 +127,12 @@ def _harmless(result: Any) -> Any:
     return result
 
 
-def in_process(function: Callable[..., R], *, timeout: float | None = None) -> InProcess[R]:
+def in_process(
+    function: Callable[..., R], *, timeout: float | None = None, watch: Callable[[], None] | None = None
+) -> InProcess[R]:
     """Have a verb run *function* in a new process (``spawn``): picklable arguments and result, no ``atomic()``.
 
-    *timeout* in seconds; past it the process is killed and the unit is tried again by the operation's policy.
+    *timeout* in seconds; past it the process is killed and the unit is tried again by the operation's policy.  *watch* is
+    called here about once a second meanwhile; what it raises ends the process.
     """
-    return InProcess(function, timeout)
+    return InProcess(function, timeout, watch)

@@ -55,6 +55,7 @@ def _hand_in(call: Call, kind: str, args: Any) -> Answer:
         owner=who.owner or who.name,
         queue=chores.QUEUE,
         priority=0 if kind in {bulk.KIND, queue_bulk.KIND} else 5,
+        exclusive_key="" if kind in {bulk.KIND, queue_bulk.KIND} else care.ONE,
     )
     made = call.log.submit(spec)
     call.service.chores.begin()

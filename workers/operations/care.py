@@ -1,15 +1,22 @@
-"""``joblog.verify``, ``joblog.rebuild``, ``joblog.diff``: what is too long for one request about the log, as jobs."""
+"""``joblog.verify``, ``joblog.rebuild``, ``joblog.diff``: what is too long for one request about the log, as jobs.
+
+Each runs in a process of its own, so that who serves or works beside it goes on.
+"""
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 import msgspec
 
 from ...domain.errors import RebuildRunningError
-from ..errors import RetryLater
+from ...eventstore.sql_store import SqlStore
+from ..errors import RetryLater, Stopped
+from ..process_unit import in_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,25 +47,71 @@ class Projection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     units: bool = True  #: stored unit results are compared, too
 
 
+#: The key under which they exclude each other: one at a time folds or hashes the whole log.
+ONE: Final = "joblog.care"
+_LOWER: Final = 10  #: by so much is their priority lower than that of the process that serves
+
+
 def verify(run: SyncRun, args: Verify) -> dict[str, Any]:
     """Hold the log, a range or a job against its tree and the heads that lie in the database."""
-    from ...projections.proof.known import (
-        check,
-    )  # here, not above: a worker that verifies nothing needs no cryptography
-
-    return run.step("check", lambda: check(run.store, job=args.job, first=args.first, last=args.last).document())
+    return apart(run, "check", _checked, args.first, args.last, args.job)
 
 
 def rebuild(run: SyncRun, args: Projection) -> dict[str, Any]:
     """Fold the log into a new generation, then switch; killed, it goes on where it was."""
-    return run.step("rebuild", _rebuilt, run, args.name)
+    return apart(run, "rebuild", _rebuilt, args.name, f"job {run.job_id}")
 
 
-def _rebuilt(run: SyncRun, name: str) -> dict[str, Any]:
+def diff(run: SyncRun, args: Projection) -> dict[str, Any]:
+    """The rows that are not what the log says: how many, and the first of them."""
+    return apart(run, "compare", _compared, args.name, args.units)
+
+
+# -- in a process of its own -------------------------------------------------------------------------------------------
+
+
+def apart(run: SyncRun, step: str, look: Callable[..., dict[str, Any]], *args: Any) -> dict[str, Any]:
+    """A step that takes a processor for long: in a process of lower priority, which ends when the job is to stop."""
+    store = run.log.store
+    if not isinstance(store, SqlStore):
+        return run.step(step, look, run.log, *args)
+    url = store.engine.url.render_as_string(hide_password=False)
+    pooler_safe = bool(getattr(store, "pooler_safe", False))
+    return run.step(step, in_process(_in_child, watch=partial(_stop_if_wished, run)), url, pooler_safe, look, *args)
+
+
+def _stop_if_wished(run: SyncRun) -> None:
+    row = run.log.store.job(run.job_id)
+    if row is not None and row["wish"]:
+        raise Stopped("wish")
+
+
+def _in_child(url: str, pooler_safe: bool, look: Callable[..., dict[str, Any]], *args: Any) -> dict[str, Any]:  # noqa: FBT001 - as it is handed over
+    from ..commands.log import JobLog
+
+    os.nice(_LOWER)
+    with JobLog.open(url, pooler_safe=pooler_safe) as log:
+        return look(log, *args)
+
+
+def _checked(log: JobLog, first: int | None, last: int | None, job: UUID | None) -> dict[str, Any]:
+    from ...projections.proof.known import check  # here: a worker that verifies nothing needs no cryptography
+
+    return check(log.store, job=job, first=first, last=last).document()
+
+
+def _compared(log: JobLog, name: str, units: bool) -> dict[str, Any]:  # noqa: FBT001 - as it is handed over
+    from ...projections.compare import compare
+
+    made: dict[str, Any] = compare(log.store, log.mapper, name, units=units)
+    return made
+
+
+def _rebuilt(log: JobLog, name: str, owner: str) -> dict[str, Any]:
     try:
-        return rebuilt(run.log, name, f"job {run.job_id}")
+        return rebuilt(log, name, owner)
     except RebuildRunningError as error:
-        raise RetryLater("rebuild-running", str(error), after=timedelta(seconds=5), category="storage") from error
+        raise RetryLater("rebuild-running", str(error), after=timedelta(seconds=5), category="storage") from None
 
 
 def rebuilt(log: JobLog, name: str, owner: str, report: Report | None = None) -> dict[str, Any]:
@@ -78,10 +131,3 @@ def rebuilt(log: JobLog, name: str, owner: str, report: Report | None = None) ->
     position = view_rebuild.rebuild(log.store, log.mapper, VIEWS[name], owner, report=told)
     standing = log.store.views.standings().get(name)
     return {"name": name, "position": position, "generation": standing.generation if standing else 0}
-
-
-def diff(run: SyncRun, args: Projection) -> dict[str, Any]:
-    """The rows that are not what the log says: how many, and the first of them."""
-    from ...projections.compare import compare
-
-    return run.step("compare", lambda: compare(run.log.store, run.log.mapper, args.name, units=args.units))

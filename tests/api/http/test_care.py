@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -259,6 +260,22 @@ def test_a_projection_is_rebuilt_and_compared_by_jobs(admin: Client, log: JobLog
     jobs = ended(log, admin.post("/api/v1/projections/jobs/rebuild").json["id"])
     assert (jobs.result["name"], jobs.result["generation"]) == ("jobs", 1)
     assert admin.post("/api/v1/projections/none/diff").code == "route-not-found"
+
+
+def test_they_go_one_at_a_time(admin: Client, log: JobLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes a processor; two would take the service's."""
+    monkeypatch.setattr(
+        chores.Chores, "begin", lambda _: None
+    )  # nobody works them off: they stay as they were handed in
+    monkeypatch.setattr(chores, "AT_ONCE", 0)
+    log.submit(JobSpec("import"))
+    paths = ("verify", "projections/counters/rebuild", "projections/jobs/diff")
+    ids = [UUID(admin.post(f"/api/v1/{path}").json["id"]) for path in paths]
+    other = UUID(admin.post("/api/v1/bulk", {"command": "pause", "filter": {"kind": "none"}}).json["id"])
+
+    held = log.claim("w", queues=["joblog"], limit=9)
+    assert len([one for one in held if one.job_id in ids]) == 1
+    assert other in {one.job_id for one in held}
 
 
 # -- export ----------------------------------------------------------------------------------------------------------
