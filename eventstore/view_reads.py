@@ -134,8 +134,11 @@ class SqlDump:
 
     def _each(self, sql: str, bound: list[Any]) -> Iterator[Any]:
         if self._store.dialect == "sqlite":
-            yield from self._pinned.driver.cursor().execute(sql, bound)
-            return
+            found: Iterator[Any] = self._pinned.driver.cursor().execute(sql, bound)
+            return found
+        return self._by_and_by(sql, bound)
+
+    def _by_and_by(self, sql: str, bound: list[Any]) -> Iterator[Any]:
         with self._pinned.driver.cursor(name="joblog_dump") as cursor:
             cursor.itersize = _FETCH
             yield from cursor.execute(sql, bound)

@@ -66,4 +66,4 @@ class Scratch:
 
     def values(self, table: sa.Table) -> Iterator[tuple[Any, ...]]:
         """See ``Dump``."""
-        yield from self._db.execute(dump_sql(table))
+        return self._db.execute(dump_sql(table))

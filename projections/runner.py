@@ -15,6 +15,7 @@ from ..domain.errors import UnknownOutcomeError
 from ..eventstore.store import ConflictError, LockedError
 from ..eventstore.views import TurnLostError, ViewWrite
 from .folding import Folder, page, reason_of
+from .uncollected import uncollected
 from .views import VIEWS
 
 if TYPE_CHECKING:
@@ -79,12 +80,13 @@ class Runner:
         if behind >= head:
             return Step(0, again=False, led=len(led), others_for=self._others_for)
         views = tuple(self.views[name] for name in led)
-        happened, last = page(self.store, self._mapper, views, behind, head, self.batch)
-        try:
-            self._bring(led, happened, last)
-        except BaseException:
-            self._led = {}  # what they remember may be ahead of what was written: look anew at where everything stands
-            raise
+        with uncollected():
+            happened, last = page(self.store, self._mapper, views, behind, head, self.batch)
+            try:
+                self._bring(led, happened, last)
+            except BaseException:
+                self._led = {}  # what they remember may be ahead of what was written: look anew at where all stands
+                raise
         again = last < head or any(one.position < last for one in self._led.values())
         return Step(last - behind, again=again, led=len(self._led), others_for=self._others_for)
 

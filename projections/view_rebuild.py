@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from ..domain.errors import ViewStoppedError
 from .folding import Folder, page
 from .rebuild import Progress
+from .uncollected import uncollected
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +50,8 @@ def rebuild(
     head = store.head()
     while True:
         if work.position < head:
-            work = store.views.rebuild_write(work, fold(work.position, head, BATCH), ALIVE_MICROS)
+            with uncollected():
+                work = store.views.rebuild_write(work, fold(work.position, head, BATCH), ALIVE_MICROS)
         head = store.head()
         report(Progress(work.position, head))
         if head - work.position <= CATCH_UP:

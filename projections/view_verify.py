@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from contextlib import closing
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
@@ -21,6 +22,7 @@ from ..eventstore.view_scratch import Scratch
 from ..eventstore.views import dumped, key_columns
 from .folding import Folder, page
 from .rebuild import Progress
+from .uncollected import uncollected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from .view import View
 
 BATCH: Final = 5000
+CHUNK: Final = 2000  #: rows compared at once
 
 Row = dict[str, Any]
 Values = tuple[Any, ...]
@@ -84,11 +87,12 @@ def verify(
 
         def upto(position: int) -> None:
             while scratch.position < position:
-                happened, after = page(store, mapper, (view,), scratch.position, position, BATCH)
-                write = folding.fold(happened, scratch.position, after)
-                if write.stop is not None:
-                    raise ViewStoppedError(view.name, *write.stop)
-                scratch.write(write)
+                with uncollected():
+                    happened, after = page(store, mapper, (view,), scratch.position, position, BATCH)
+                    write = folding.fold(happened, scratch.position, after)
+                    if write.stop is not None:
+                        raise ViewStoppedError(view.name, *write.stop)
+                    scratch.write(write)
                 report(Progress(scratch.position, position))
 
         first = store.views.standings().get(view.name)
@@ -99,36 +103,46 @@ def verify(
 
 
 def _compare(view: View, live: Dump, made: Dump, found: Callable[[RowDifference], None]) -> Verified:
-    digests = hashlib.sha256(), hashlib.sha256()
+    digests = [hashlib.sha256()]  # one for both sides, for as long as they are the same
     rows = differences = 0
     for table in (*view.tables, view_state):
         for digest in digests:
             digest.update(table.name.encode())
-        for key, stored, folded in _side_by_side(table, live, made):
-            rows += stored is not None
-            if stored == folded:
-                said = _said(stored)
-                digests[0].update(said)
-                digests[1].update(said)
-                continue
-            for digest, row in zip(digests, (stored, folded), strict=True):
-                digest.update(_said(row))
-            differences += 1
-            found(
-                RowDifference(
-                    table.name, tuple((_named(table, key) or {}).values()), _named(table, stored), _named(table, folded)
-                )
-            )
-    return Verified(live.position, rows, differences, digests[0].hexdigest(), digests[1].hexdigest())
+        left, right = _canonical(table, live), _canonical(table, made)
+        while True:
+            with uncollected():
+                stored, folded = list(islice(left, CHUNK)), list(islice(right, CHUNK))
+                if stored == folded:  # nearly always: as many rows as that are one comparison and one text
+                    if not stored:
+                        break
+                    rows += len(stored)
+                    said = _said(stored)
+                    for digest in digests:
+                        digest.update(said)
+                    continue
+            left, right = chain(stored, left), chain(folded, right)
+            digests = digests if len(digests) > 1 else [digests[0], digests[0].copy()]
+            for key, ours, theirs in _side_by_side(table, left, right):
+                rows += ours is not None
+                for digest, row in zip(digests, (ours, theirs), strict=True):
+                    digest.update(b"" if row is None else _said([row]))
+                if ours != theirs:
+                    differences += 1
+                    named = _named(table, key) or {}
+                    found(RowDifference(table.name, tuple(named.values()), _named(table, ours), _named(table, theirs)))
+            break
+    return Verified(live.position, rows, differences, digests[0].hexdigest(), digests[-1].hexdigest())
 
 
-def _said(values: Values | None) -> bytes:
-    return b"" if values is None else orjson.dumps(values, default=bytes.hex)
+def _said(rows: list[Values]) -> bytes:
+    """The rows as JSON, each with a comma behind it: the same text however they come in."""
+    return orjson.dumps(rows, default=bytes.hex)[1:-1] + b","
 
 
-def _side_by_side(table: sa.Table, live: Dump, made: Dump) -> Iterator[tuple[Values, Values | None, Values | None]]:
+def _side_by_side(
+    table: sa.Table, left: Iterator[Values], right: Iterator[Values]
+) -> Iterator[tuple[Values, Values | None, Values | None]]:
     """Both sides in the order of their keys, each key once."""
-    left, right = _canonical(table, live), _canonical(table, made)
     keys = len(key_columns(table))  # they come first
     stored, folded = next(left, None), next(right, None)
     while stored is not None or folded is not None:
