@@ -185,6 +185,13 @@ def test_filters_that_no_job_fits_are_looked_for_so_far_and_no_further(
     far = admin.get(f"{JOBS}?kind=a&queue=x&status=queued&limit=25")
     assert 0 < len(far.json["items"]) < 20
     assert far.json["next"] is not None
+    monkeypatch.setattr(job_list, "_LOOKS", 2)
+    screen = admin.get("/jobs?kind=a&queue=x&status=queued&limit=25").body.decode()
+    empty = "None of the newest matches; older ones may." in screen
+    assert empty or "older ones are on the next page" in screen
+    assert "Nothing matches." not in screen
+    assert 'rel="next"' in screen
+    monkeypatch.setattr(job_list, "_LOOKS", 20)
     none = admin.get(f"{JOBS}?kind=a&queue=z")
     assert (none.json["items"], none.json["next"]) == ([], None)  # one of the filters was read to its end
     assert max(rows for sql, _, rows in listener.said if " jobs_" in sql) <= 20
