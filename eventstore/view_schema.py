@@ -72,14 +72,15 @@ job_versions = sa.Table(
     sqlite_with_rowid=False,
 )
 
+#: The rows without a tenant are of all of them together: who asks for no tenant reads as many however many there are.
 job_counts = sa.Table(
     "job_counts",
     metadata,
     _key("generation", Big),
+    _key("tenant", Text),
     _key("status", Text),
     _key("kind", Text),
     _key("queue", Text),
-    _key("tenant", Text),
     _col("jobs", Big, fold="sum"),
     sqlite_with_rowid=False,
 )

@@ -1,4 +1,4 @@
-"""How many jobs stand where: status x kind x queue x tenant, so that no request counts rows."""
+"""How many jobs stand where: status x kind x queue, of each tenant and of all, so that no request counts rows."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from .view import Change, View, remembered
 if TYPE_CHECKING:
     from .view import Folded, Happened, State
 
+#: Under which all tenants are counted together; no tenant has this name.
+ALL_TENANTS: Final = ""
 #: Every event that can change a status.
 EVENTS: Final = frozenset(e.ALL) - {
     e.ListFrozen,
@@ -30,17 +32,21 @@ def fold(state: State | None, happened: Happened) -> Folded:
     status = happened.says.get("status")
     if type(event) is e.Submitted:
         state = {"kind": event.kind, "queue": event.queue, "tenant": event.tenant, "status": status}
-        return state, (_count(state, 1),)
+        return state, _count(state, 1)
     state = remembered(state, happened)
     if status in {None, state["status"]}:
         return state, ()
     made = {**state, "status": status}
-    return None if status in FINAL else made, (_count(state, -1), _count(made, 1))
+    return None if status in FINAL else made, (*_count(state, -1), *_count(made, 1))
 
 
-def _count(state: State, jobs: int) -> Change:
-    key = (state["status"], state["kind"], state["queue"], state["tenant"])
-    return Change(job_counts, key, {"jobs": jobs})
+def _count(state: State, jobs: int) -> tuple[Change, Change]:
+    """Among the tenant's, and among all."""
+    key = (state["status"], state["kind"], state["queue"])
+    return (
+        Change(job_counts, (state["tenant"], *key), {"jobs": jobs}),
+        Change(job_counts, (ALL_TENANTS, *key), {"jobs": jobs}),
+    )
 
 
 VIEW: Final = View("counters", 1, (job_counts,), EVENTS, fold)

@@ -11,6 +11,7 @@ from ..domain.errors import InvalidFieldError
 from ..eventstore import view_schema as v
 from ..eventstore.clock import micros
 from ..eventstore.views import Select
+from .counters import ALL_TENANTS
 from .views import VIEWS
 
 if TYPE_CHECKING:
@@ -41,7 +42,12 @@ def counters(store: Store, *, by: Sequence[str] = ("status",), **equal: str | No
     for name in (*by, *given):
         if name not in _DIMENSIONS:
             raise InvalidFieldError("by", f"{name!r} is not counted", f"use {', '.join(_DIMENSIONS)}")
+    if "tenant" not in by:
+        given.setdefault("tenant", ALL_TENANTS)
     found = store.views.sums("counters", v.job_counts, "jobs", by, given)
+    if "tenant" in by:
+        place = list(by).index("tenant")
+        found = [row for row in found if row[place] != ALL_TENANTS]
     return {tuple(key): jobs for *key, jobs in found if jobs}
 
 

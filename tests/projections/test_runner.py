@@ -262,7 +262,7 @@ def test_a_batch_for_another_position_is_refused(log: JobLog) -> None:
     turn = views.elect({"counters": 1}, "me", 10_000_000)["counters"]
 
     def write(before: int, after: int) -> None:
-        rows: dict[Any, TableRows] = {job_counts: {("queued", "k", "q", "t"): {"jobs": 1}}}
+        rows: dict[Any, TableRows] = {job_counts: {("", "queued", "k", "q"): {"jobs": 1}}}
         views.write({turn: lambda: ViewWrite(before, after, rows)}, "me", 10_000_000)
 
     write(0, 5)

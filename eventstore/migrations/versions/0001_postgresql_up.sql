@@ -111,12 +111,12 @@ CREATE TABLE gates (
 --;
 CREATE TABLE job_counts (
 	generation BIGINT NOT NULL, 
+	tenant TEXT COLLATE "C" NOT NULL, 
 	status TEXT COLLATE "C" NOT NULL, 
 	kind TEXT COLLATE "C" NOT NULL, 
 	queue TEXT COLLATE "C" NOT NULL, 
-	tenant TEXT COLLATE "C" NOT NULL, 
 	jobs BIGINT NOT NULL, 
-	PRIMARY KEY (generation, status, kind, queue, tenant)
+	PRIMARY KEY (generation, tenant, status, kind, queue)
 )
 --;
 CREATE TABLE job_versions (

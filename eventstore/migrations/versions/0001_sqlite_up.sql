@@ -118,12 +118,12 @@ CREATE TABLE gates (
 --;
 CREATE TABLE job_counts (
 	generation INTEGER NOT NULL, 
+	tenant TEXT NOT NULL, 
 	status TEXT NOT NULL, 
 	kind TEXT NOT NULL, 
 	queue TEXT NOT NULL, 
-	tenant TEXT NOT NULL, 
 	jobs INTEGER NOT NULL, 
-	PRIMARY KEY (generation, status, kind, queue, tenant)
+	PRIMARY KEY (generation, tenant, status, kind, queue)
 )
  WITHOUT ROWID
 --;

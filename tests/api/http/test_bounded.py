@@ -248,6 +248,25 @@ def test_the_schedule_is_walked_whole_under_filters(
         assert found == expected, query
 
 
+def test_counts_of_all_are_read_from_as_many_rows_however_many_tenants_there_are(
+    admin: Client, log: JobLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.submit_many([JobSpec("a", n, key=str(n), queue="x", tenant=f"tenant-{n}") for n in range(40)])
+    Runner(log.store, log.mapper, "me").run()
+    assert queries.counters(log.store) == {("queued",): 40}
+    assert queries.counters(log.store, tenant="tenant-7") == {("queued",): 1}
+    assert len(queries.counters(log.store, by=("tenant",))) == 40
+
+    listener = Listener(log.store, monkeypatch)
+    for path in ("/", "/jobs", "/queues", "/metrics", "/jobs?kind=a"):
+        assert admin.get(path).status == 200
+    said = [(sql, params) for sql, params, _ in listener.said if "job_counts" in sql]
+    assert len(said) > 5
+    for sql, params in said:
+        assert '"tenant" = ' in sql, sql
+        assert "" in params
+
+
 # -- queues ----------------------------------------------------------------------------------------------------------
 
 
