@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import http.client
 import random
 import time
@@ -117,6 +118,8 @@ def measure(url: str, token: str, jobs: int, say: Callable[[str], None]) -> dict
     with JobLog.open(url) as log:
         server = HttpServer(log, Jobs(), Bind(port=0))
         server.start()
+        gc.collect()
+        gc.freeze()  # as `joblog serve` does
         took: list[float] = []
         add = server.service.requests.add
 
