@@ -173,10 +173,11 @@ def of_lag(log: JobLog) -> Iterator[Check]:
     store, now = log.store, log.store.now()
     rows = store.queue_rows()
     late: list[str] = []
-    for name, waits in inspection.ready(store, inspection.ready_queues(store), limit=inspection.COUNT_LIMIT).items():
+    for name, waits in inspection.ready(store, inspection.ready_queues(store)).items():
         since = 0.0 if waits.oldest_due is None else (now - waits.oldest_due) / 1_000_000
         if since > _LATE and not rows.get(name, {}).get("paused"):
-            late.append(f"{counted(waits.jobs, 'job')} of queue {clean(name)}, the oldest for {span(since)}")
+            jobs = counted(waits.jobs, "job") if waits.jobs < inspection.FEW else f"more than {waits.jobs - 1} jobs"
+            late.append(f"{jobs} of queue {clean(name)}, the oldest for {span(since)}")
     overdue = inspection.overdue(store, now - int(_LATE * 1_000_000))
     if overdue is not None:
         late.append(f"a job that no worker has made ready for {span((now - overdue) / 1_000_000)}")
