@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..domain.errors import UnknownEventError
 from ..eventstore import inspection
+from ..eventstore.archive_rows import archive_rows
 from ..projections import queries
 from ..projections.compare import JOBS
 from ..projections.views import VIEWS
@@ -210,6 +211,18 @@ def projections(log: JobLog) -> Document:
         if name not in VIEWS and name != JOBS:
             items.append({"name": name, "position": position, "behind": max(state.head - position, 0), "rebuild": None})
     return {"items": items, "head": state.head}
+
+
+def archives(log: JobLog) -> Document:
+    """Where the bodies of finished jobs are that were moved out of the log."""
+    files = log.store.bodies.files
+    items: list[Document] = []
+    for row in archive_rows(log.store).archives():
+        found = files.find(row)
+        made = {"name": row.name, "position": row.event, "first": row.first, "last": row.last, "events": row.events}
+        folder = row.folder if found is None else str(found[0].parent)
+        items.append(made | {"digest": row.digest, "folder": folder, "here": found is not None})
+    return {"items": items}
 
 
 def consumer(one: Lag) -> Document:

@@ -41,6 +41,8 @@ class EventText:
         return f"{event['position']:>8}  {event['stream'][:8]}  {self._said(event, event['stream'], now)}"
 
     def _said(self, event: Document, stream: str, now: datetime) -> str:
+        if "archive" in event:
+            return _timed(None, f"{clean(event['topic'])}: in archive {clean(event['archive'])}", now)
         own = {"event_id": event["event_id"], "timestamp": event["time"].replace("Z", "+00:00")}
         own |= {name: event[name] for name in ("class_version",) if name in event}
         state = json.dumps(event["data"] | own).encode()

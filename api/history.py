@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ..domain import events as e
 from ..domain.errors import UnknownEventError
 from ..eventstore import inspection
+from ..eventstore.bodies import archive_of
 from .sentences import sentence
 from .text import clean, clock_time, stamp
 
@@ -72,6 +73,8 @@ def turn(log: JobLog, event: LoggedEvent, now: datetime) -> Turn:
 
 
 def _turn(log: JobLog, job_id: UUID, row: tuple[int, str, bytes], now: datetime) -> Turn:
+    if archive := archive_of(row[2]):
+        return Turn(None, row[0], row[1], f"{clean(row[1])}: in archive {clean(archive)}")
     try:
         event = log.mapper.decode(job_id, *row)
     except UnknownEventError:

@@ -135,5 +135,8 @@ _SENTENCES: Final[dict[type[Any], Callable[[Any, datetime], str]]] = {
         f"gate {event.gate} closed until {clock_time(event.until, now)} by {event.actor}{_because(event.text)}"
     ),
     gate.GateOpened: lambda event, _: f"gate {event.gate} opened by {event.actor}{_because(event.text)}",
+    log_events.Archived: lambda event, _: (
+        f"{event.events:,} events of {event.streams:,} jobs moved into archive {event.name} by {event.actor}"
+    ),
     log_events.EpochRaised: lambda event, _: f"epoch {event.epoch} begins, says {event.actor}: {event.reason}",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from ..eventstore.bodies import archive_of
 from .text import iso
 
 if TYPE_CHECKING:
@@ -62,7 +63,10 @@ def of_lease(lease: LeaseRow, clock: tuple[int, str]) -> dict[str, Any]:
 
 
 def of_event(event: LoggedEvent, *, stream_key: str = "stream") -> dict[str, Any]:
-    """An event as stored, also one that this code does not know."""
+    """An event as stored, also one that this code does not know; of one in an archive that is not at hand, what is here."""
+    if archive := archive_of(event.state):
+        here = {"position": event.position, stream_key: str(event.stream_id), "version": event.version}
+        return here | {"topic": event.topic, "time": None, "event_id": None, "data": None, "archive": archive}
     data = json.loads(bytes(event.state))
     envelope = {name: data.pop(name, None) for name in _OWN}
     made = {

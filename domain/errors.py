@@ -373,6 +373,30 @@ class TamperedError(StoreError):
         self.position = position
 
 
+class ArchiveMissingError(StoreError):
+    """What is asked for lies in an archive whose file is not at hand; nothing is lost, the log still proves what it was."""
+
+    code = "archive-missing"
+
+    def __init__(self, archive: str, folder: str) -> None:
+        super().__init__(
+            f"archive {archive} is not at hand, it was in {folder}: put {archive}.ndjson.gz and its manifest back there, "
+            "or say where they are with --archives DIR or JOBLOG_ARCHIVES"
+        )
+        self.archive = archive
+
+
+class ArchiveDamagedError(StoreError):
+    """An archive does not hold what was put into it; nothing of it is believed there."""
+
+    code = "archive-damaged"
+
+    def __init__(self, archive: str, position: int, problem: str) -> None:
+        at = f" at position {position}" if position else ""
+        super().__init__(f"archive {archive} is damaged{at}: {problem}; put a good copy in its place")
+        self.archive, self.position = archive, position
+
+
 class RebuildRunningError(StoreError):
     """Another rebuild of the same projection is under way."""
 

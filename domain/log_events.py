@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from eventsourcing.domain import AggregateEvent
 
@@ -35,4 +35,24 @@ class EpochRaised(LogEvent):
         return made(cls, identity.LOG_STREAM, version, at, epoch=epoch, actor=actor, reason=reason)
 
 
-ALL: Final = (EpochRaised,)
+class Archived(LogEvent):
+    """The bodies of finished streams lie in an archive from here on, and not in the log."""
+
+    TOPIC = "joblog.log.archived"
+
+    name: str
+    first: int  #: of the range of positions in which they lie
+    last: int
+    events: int  #: how many
+    streams: int
+    digest: str  #: SHA-256 of the archive's manifest
+    rows: str  #: SHA-256 over what the log keeps of these events: positions, streams, versions and topics
+    actor: str
+
+    @classmethod
+    def made(cls, version: int, at: datetime, **fields: Any) -> Self:
+        """The event, at *version* of the log's own stream."""
+        return made(cls, identity.LOG_STREAM, version, at, **fields)
+
+
+ALL: Final = (EpochRaised, Archived)

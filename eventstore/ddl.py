@@ -12,8 +12,11 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from ..domain.errors import UnsafeStoreError
+from . import (
+    archive_ddl,
+    view_schema,  # noqa: F401 - its tables are part of the schema
+)
 from . import schema as s
-from . import view_schema  # noqa: F401 - its tables are part of the schema
 from .clock import new_uuid
 from .postgres_functions import all_functions
 
@@ -22,7 +25,6 @@ if TYPE_CHECKING:
 
 _SQLITE_TRIGGERS: Final = (
     "CREATE TRIGGER events_no_delete BEFORE DELETE ON events BEGIN SELECT RAISE(ABORT, 'the log is insert-only'); END",
-    "CREATE TRIGGER events_no_update BEFORE UPDATE ON events BEGIN SELECT RAISE(ABORT, 'the log is insert-only'); END",
     # INSERT OR REPLACE deletes first, and the delete trigger fires only with recursive_triggers: refuse it by itself.
     (
         "CREATE TRIGGER events_no_replace BEFORE INSERT ON events "
@@ -37,10 +39,7 @@ _POSTGRES_TRIGGERS: Final = (
         "CREATE OR REPLACE FUNCTION joblog_refuse() RETURNS trigger LANGUAGE plpgsql AS "
         "$$ BEGIN RAISE EXCEPTION 'the log is insert-only' USING ERRCODE = 'JL009'; END $$"
     ),
-    (
-        "CREATE TRIGGER events_no_delete BEFORE DELETE OR UPDATE ON events FOR EACH STATEMENT "
-        "EXECUTE FUNCTION joblog_refuse()"
-    ),
+    ("CREATE TRIGGER events_no_delete BEFORE DELETE ON events FOR EACH STATEMENT EXECUTE FUNCTION joblog_refuse()"),
     "CREATE TRIGGER events_no_truncate BEFORE TRUNCATE ON events FOR EACH STATEMENT EXECUTE FUNCTION joblog_refuse()",
     # ALWAYS: also under session_replication_role = replica, which switches ordinary triggers off.
     "ALTER TABLE events ENABLE ALWAYS TRIGGER events_no_delete",
@@ -60,8 +59,10 @@ def statements(dialect: str) -> Iterator[str]:
     """Everything behind the tables, statement by statement."""
     if dialect == "sqlite":
         yield from _SQLITE_TRIGGERS
+        yield from archive_ddl.sqlite_triggers()
     else:
         yield from _POSTGRES_TRIGGERS
+        yield from archive_ddl.postgres_triggers()
         yield from _POSTGRES_STORAGE
         yield from all_functions()
 

@@ -145,7 +145,7 @@ def stream(store: Store, stream_id: UUID, *, after: int, limit: int) -> list[Log
         "WHERE stream_id = ? AND version > ? ORDER BY version LIMIT ?"
     )
     found = _rows(store, sql, _id(store, stream_id), after, limit)
-    return [LoggedEvent(row[0], _uuid(row[1]), *row[2:]) for row in found]
+    return store.bodies.logged([LoggedEvent(row[0], _uuid(row[1]), *row[2:]) for row in found])
 
 
 def newest_but(store: Store, stream_id: UUID, topics: Sequence[str], *, limit: int) -> list[EventRow]:
@@ -155,7 +155,8 @@ def newest_but(store: Store, stream_id: UUID, topics: Sequence[str], *, limit: i
         f"SELECT version, topic, state FROM events WHERE stream_id = ? AND topic NOT IN ({marks}) "
         "ORDER BY version DESC LIMIT ?"
     )
-    return [EventRow(*row) for row in _rows(store, sql, _id(store, stream_id), *topics, limit)][::-1]
+    found = [EventRow(*row) for row in _rows(store, sql, _id(store, stream_id), *topics, limit)][::-1]
+    return store.bodies.of_stream(stream_id, found)
 
 
 def last_of(store: Store, stream_id: UUID, topic: str, *, after: int = 0, before: int = 2**62) -> EventRow | None:
@@ -165,7 +166,7 @@ def last_of(store: Store, stream_id: UUID, topic: str, *, after: int = 0, before
         "ORDER BY version DESC LIMIT 1"
     )
     found = _rows(store, sql, _id(store, stream_id), after, before, topic)
-    return EventRow(*found[0]) if found else None
+    return store.bodies.of_stream(stream_id, [EventRow(*found[0])])[0] if found else None
 
 
 def children(
@@ -299,4 +300,6 @@ def rebuild(store: Store) -> Rebuild | None:
 def units(store: Store, job_id: UUID, *, after: str, limit: int) -> list[tuple[str, int, bytes]]:
     """(key, version, stored unit-completed event) of a job's finished units behind the key *after*, by key."""
     sql = "SELECT unit, version, state FROM unit_results WHERE job_id = ? AND unit > ? ORDER BY unit LIMIT ?"
-    return [(row[0], row[1], bytes(row[2])) for row in _rows(store, sql, _id(store, job_id), after, limit)]
+    found = [(row[0], row[1], bytes(row[2])) for row in _rows(store, sql, _id(store, job_id), after, limit)]
+    bodies = store.bodies.at_versions(job_id, [version for _, version, state in found if not state])
+    return [(unit, version, state or bodies.get(version, state)) for unit, version, state in found]

@@ -8,9 +8,11 @@ from uuid import UUID
 
 from ..domain.errors import StoreClosedError
 from .append import EventRow
+from .bodies import Bodies
 from .clock import new_uuid
+from .memory_archives import MemoryPlaces
 from .memory_tables import MemoryTables
-from .store import JobRow, LeaseRow, LoggedEvent, LogState, Outlook, SnapshotRow
+from .store import JobRow, LeaseRow, LoggedEvent, LogState, Outlook, Reading, SnapshotRow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +43,7 @@ class MemoryReads:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.tables = MemoryTables(clock)
+        self.bodies = Bodies(MemoryPlaces(self.tables))
         self._lock = _Serving(self)
         self._store_id = new_uuid()
         self._closed = False
@@ -89,7 +92,8 @@ class MemoryReads:
             positions = self.tables.streams.get(stream_id, [])[after:upto]
             if newest_first:
                 positions = positions[::-1]
-            return [EventRow(*self.tables.log[p - 1][2:]) for p in positions[:limit]]
+            found = [EventRow(*self.tables.log[p - 1][2:]) for p in positions[:limit]]
+            return self.bodies.of_stream(stream_id, found)
 
     def read_many(self, stream_ids: Sequence[UUID]) -> dict[UUID, tuple[SnapshotRow | None, list[EventRow]]]:
         """Snapshot and tail of many streams."""
@@ -110,12 +114,19 @@ class MemoryReads:
         upto: int | None = None,
         topics: Sequence[str] = (),
         without: Sequence[str] = (),
+        reading: Reading = Reading.CHECKED,
     ) -> list[LoggedEvent]:
         """The log behind *after*."""
         with self._lock:
             wanted = (e for e in self.tables.log[after:upto] if e.topic not in without)
             found = (e for e in wanted if not topics or e.topic in topics)
-            return [event for _, event in zip(range(limit), found, strict=False)]
+            return self.bodies.logged([event for _, event in zip(range(limit), found, strict=False)], reading)
+
+    def stream_log(self, stream_id: UUID, after: int, upto: int, reading: Reading) -> list[LoggedEvent]:
+        """The events of one stream between two positions."""
+        with self._lock:
+            positions = [p for p in self.tables.streams.get(stream_id, []) if after < p <= upto]
+            return self.bodies.logged([self.tables.log[p - 1] for p in positions], reading)
 
     def head(self) -> int:
         """The last position."""
@@ -136,7 +147,7 @@ class MemoryReads:
     def event_at(self, stream_id: UUID, version: int) -> tuple[int, bytes] | None:
         """See ``Standing``."""
         position = self.position_of(stream_id, version)
-        return None if position is None else (position, self.tables.log[position - 1].state)
+        return None if position is None else (position, self.log(position - 1, 1)[0].state)
 
     def version_of(self, stream_id: UUID) -> int:
         """See ``Standing``."""
@@ -193,9 +204,13 @@ class MemoryReads:
         """Stored unit-completed bytes by unit key."""
         with self._lock:
             mine = {unit: state for (job, unit), state in self.tables.units.items() if job == job_id}
-        if prefix is not None:
-            return {unit: state for unit, state in mine.items() if unit.startswith(prefix)}
-        return mine if units is None else {unit: mine[unit] for unit in units if unit in mine}
+            if prefix is not None:
+                mine = {unit: state for unit, state in mine.items() if unit.startswith(prefix)}
+            if units is not None:
+                mine = {unit: mine[unit] for unit in units if unit in mine}
+            gone = {unit: self.tables.unit_versions.get((job_id, unit), 0) for unit in mine if not mine[unit]}
+            found = self.bodies.at_versions(job_id, list(gone.values())) if gone else {}
+        return mine | {unit: found[version] for unit, version in gone.items() if version in found}
 
     def count_units(self, job_id: UUID) -> int:
         """How many unit results a job has."""

@@ -10,6 +10,7 @@ from .failpoint import failpoint
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from .bodies import Bodies
     from .memory_tables import MemoryTables
     from .store import LoggedEvent, RowChange
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 class MemoryRebuild:
     """Rebuild steps.  The caller has the store's lock."""
 
-    def __init__(self, tables: MemoryTables) -> None:
-        self._tables = tables
+    def __init__(self, tables: MemoryTables, bodies: Bodies) -> None:
+        self._tables, self._bodies = tables, bodies
         self._running: tuple[int, int, str, int] | None = None  #: generation, position, owner, alive until
 
     def begin(self, owner: str, micros: int) -> tuple[int, int]:
@@ -53,7 +54,7 @@ class MemoryRebuild:
     ) -> int:
         """See ``Store.rebuild_switch``."""
         self._check_owner(generation, owner)
-        self._put(generation, fold(self._tables.log[position:]))
+        self._put(generation, fold(self._bodies.logged(self._tables.log[position:])))
         failpoint("rebuild.before_switch")
         self._tables.generation, self._running = generation, None
         return len(self._tables.log)

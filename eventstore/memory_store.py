@@ -21,6 +21,7 @@ from .clock import SystemClock
 from .diagnosis import diagnose
 from .failpoint import failpoint
 from .memory_append import check, write
+from .memory_archives import MemoryArchives
 from .memory_claim import pick_from
 from .memory_reads import MemoryReads
 from .memory_rebuild import MemoryRebuild
@@ -59,7 +60,8 @@ class MemoryStore(MemoryReads):
         self.faults: deque[str] = deque()
         self.fired: dict[str, int] = {}
         self.proofs = MemoryProofs(self)
-        self._rebuild = MemoryRebuild(self.tables)
+        self.archives = MemoryArchives(self)
+        self._rebuild = MemoryRebuild(self.tables, self.bodies)
         self.views = MemoryViews(self)
 
     # -- life --------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from .store import JobRow, LeaseRow, LoggedEvent, SnapshotRow
 if TYPE_CHECKING:
     from ..domain.lease import Token
     from ..domain.ports import Clock
+    from .archive_files import ArchiveRow
 
 
 @dataclass(slots=True)
@@ -46,6 +47,10 @@ class MemoryTables:
         self.snapshots: dict[UUID, SnapshotRow] = {}
         self.tracking: dict[str, int] = {}
         self.lists: dict[tuple[UUID, str], list[bytes]] = {}
+        self.tiles: dict[tuple[int, int], bytes] = {}  #: of the tree: (level, number)
+        self.unit_versions: dict[tuple[UUID, str], int] = {}  #: of those whose bytes an archive has
+        self.archives: dict[int, ArchiveRow] = {}  #: by the position of their event
+        self.archived: dict[UUID, int] = {}  #: streams, and which archive has them
 
     # -- clocks ------------------------------------------------------------------------------------------------------
 

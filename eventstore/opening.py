@@ -14,6 +14,8 @@ from .sqlite_setup import APPLICATION_ID, WAL_RESET_FIXED
 from .sqlite_store import SqliteStore
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ..domain.ports import Clock
     from .postgres_store import PostgresStore
     from .store import Store
@@ -30,11 +32,12 @@ def open_store(
     pooler_safe: bool = False,
     create: bool = True,
     read_only: bool = False,
+    archives: Path | None = None,
 ) -> Store:
     """Open the log at *url*: ``sqlite:///path``, ``postgresql://…`` or ``memory://``.
 
     An empty database gets the schema, unless *create* is off.  *read_only* is for followers: it also takes a standby, and
-    refuses every write.
+    refuses every write.  *archives* is where archives are looked for before the folder that each was put into.
 
     Raises:
         InvalidFieldError: a URL of another kind.
@@ -47,6 +50,8 @@ def open_store(
 
         return MemoryStore(clock=clock)
     store = _store_at(url, clock=clock, lease_seconds=lease_seconds, pooler_safe=pooler_safe)
+    if archives is not None:
+        store.bodies.files.folders = (archives,)
     try:
         store.read_only = read_only
         _prepare(store, create=create and not read_only)

@@ -296,4 +296,8 @@ class PostgresStore(SqlStore):
                 found[number - 1] = SnapshotRow(*row), []
             else:
                 found[number - 1][1].append(EventRow(*row))
-        return {stream: had for stream, had in zip(ids, found, strict=True) if had != (None, [])}
+        return {
+            stream: (kept, self.bodies.of_stream(stream, tail))
+            for stream, (kept, tail) in zip(ids, found, strict=True)
+            if kept is not None or tail
+        }

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .failpoint import failpoint
-from .store import ConflictError
+from .memory_archives import entry_of
+from .store import ConflictError, Reading
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,32 +17,30 @@ if TYPE_CHECKING:
     from .store import LoggedEvent
 
 
-def _entry(event: LoggedEvent) -> tuple[int, bytes, int, bytes, bytes]:
-    return event.position, event.stream_id.bytes, event.version, event.topic.encode(), event.state
-
-
 class MemoryProofs:
     """See ``ProofRows``."""
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
-        self._tiles: dict[tuple[int, int], bytes] = {}
+        self._tiles = store.tables.tiles
         self._heads: dict[tuple[int, int], HeadRow] = {}
         self._consumers: dict[str, ConsumerRow] = {}
         self._size = 0
 
-    def entries(self, after: int, limit: int, upto: int) -> list[Any]:
+    def entries(self, after: int, limit: int, upto: int, reading: Reading = Reading.CHECKED) -> list[Any]:
         """See ``ProofRows``."""
-        return [_entry(event) for event in self._store.log(after, limit, upto=upto)]
+        return [entry_of(event) for event in self._store.log(after, limit, upto=upto, reading=reading)]
 
-    def stream_entries(self, stream_id: UUID, after: int, limit: int) -> list[Any]:
+    def stream_entries(self, stream_id: UUID, after: int, limit: int, reading: Reading = Reading.CHECKED) -> list[Any]:
         """See ``ProofRows``."""
-        mine = [e for e in self._store.log(0, 2**31) if e.stream_id == stream_id and e.version > after]
-        return [_entry(event) for event in mine[:limit]]
+        found = self._store.stream_log(stream_id, 0, 2**62, reading)
+        return [entry_of(event) for event in found if event.version > after][:limit]
 
-    def stream_log(self, stream_id: UUID, after: int, upto: int, limit: int) -> list[LoggedEvent]:
+    def stream_log(
+        self, stream_id: UUID, after: int, upto: int, limit: int, reading: Reading = Reading.CHECKED
+    ) -> list[LoggedEvent]:
         """See ``ProofRows``."""
-        return [e for e in self._store.log(after, 2**31, upto=upto) if e.stream_id == stream_id][:limit]
+        return self._store.stream_log(stream_id, after, upto, reading)[:limit]
 
     def broken_streams(self, limit: int) -> list[tuple[int, UUID]]:
         """See ``ProofRows``."""

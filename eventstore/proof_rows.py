@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from .entry_sql import entry_columns, sure
 from .failpoint import failpoint
 from .placed import placed
 from .sql_store import SqlStore
-from .store import ConflictError, LoggedEvent
+from .store import ConflictError, LoggedEvent, Reading
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,13 +41,15 @@ class ConsumerRow(NamedTuple):
 class ProofRows(Protocol):
     """One port, two adapters: SQL and memory."""
 
-    def entries(self, after: int, limit: int, upto: int) -> list[Any]:
+    def entries(self, after: int, limit: int, upto: int, reading: Reading = Reading.CHECKED) -> list[Any]:
         """Rows of the log: position, stream as 16 bytes, version, topic as bytes, state; None for what no append writes."""
 
-    def stream_entries(self, stream_id: UUID, after: int, limit: int) -> list[Any]:
+    def stream_entries(self, stream_id: UUID, after: int, limit: int, reading: Reading = Reading.CHECKED) -> list[Any]:
         """As ``entries``, of one stream behind version *after*."""
 
-    def stream_log(self, stream_id: UUID, after: int, upto: int, limit: int) -> list[LoggedEvent]:
+    def stream_log(
+        self, stream_id: UUID, after: int, upto: int, limit: int, reading: Reading = Reading.CHECKED
+    ) -> list[LoggedEvent]:
         """The events of one stream between two positions."""
 
     def broken_streams(self, limit: int) -> list[tuple[int, UUID]]:
@@ -98,25 +101,13 @@ def proof_rows(store: Store) -> ProofRows:
     return SqlProofs(store) if isinstance(store, SqlStore) else store.proofs  # type: ignore[attr-defined]
 
 
-def _sure(column: str, kind: str) -> str:
-    """A column, or NULL where it holds another type: SQLite lets anybody who edits the file put anything anywhere."""
-    return f"CASE typeof({column}) WHEN '{kind}' THEN {column} END"
-
-
-_SQLITE_ENTRY: Final = (
-    f"position, {_sure('stream_id', 'blob')}, {_sure('version', 'integer')}, "
-    f"CASE typeof(topic) WHEN 'text' THEN CAST(topic AS BLOB) END, {_sure('state', 'blob')}"
-)
-_POSTGRES_ENTRY: Final = "position, uuid_send(stream_id), version, convert_to(topic, 'UTF8'), state"
-
-
 class SqlProofs:
     """See ``ProofRows``."""
 
     def __init__(self, store: SqlStore) -> None:
         self._store = store
-        self._entry = _SQLITE_ENTRY if store.dialect == "sqlite" else _POSTGRES_ENTRY
-        self._hashes = _sure("hashes", "blob") if store.dialect == "sqlite" else "hashes"
+        self._entry = entry_columns(store.dialect)
+        self._hashes = sure("hashes", "blob") if store.dialect == "sqlite" else "hashes"
 
     def _sql(self, sql: str) -> str:
         return placed(sql, self._store.dialect)
@@ -124,24 +115,26 @@ class SqlProofs:
     def _rows(self, sql: str, *values: Any) -> list[Any]:
         return self._store.sql_rows(self._sql(sql), values)
 
-    def entries(self, after: int, limit: int, upto: int) -> list[Any]:
+    def entries(self, after: int, limit: int, upto: int, reading: Reading = Reading.CHECKED) -> list[Any]:
         """See ``ProofRows``."""
         sql = f"SELECT {self._entry} FROM events WHERE position > ? AND position <= ? ORDER BY position LIMIT ?"
-        return self._rows(sql, after, upto, limit)
+        return self._store.bodies.entries(self._rows(sql, after, upto, limit), reading)
 
-    def stream_entries(self, stream_id: UUID, after: int, limit: int) -> list[Any]:
+    def stream_entries(self, stream_id: UUID, after: int, limit: int, reading: Reading = Reading.CHECKED) -> list[Any]:
         """See ``ProofRows``."""
         sql = f"SELECT {self._entry} FROM events WHERE stream_id = ? AND version > ? ORDER BY version LIMIT ?"
-        return self._rows(sql, self._store.to_id(stream_id), after, limit)
+        return self._store.bodies.entries(self._rows(sql, self._store.to_id(stream_id), after, limit), reading)
 
-    def stream_log(self, stream_id: UUID, after: int, upto: int, limit: int) -> list[LoggedEvent]:
+    def stream_log(
+        self, stream_id: UUID, after: int, upto: int, limit: int, reading: Reading = Reading.CHECKED
+    ) -> list[LoggedEvent]:
         """See ``ProofRows``."""
         sql = (
             "SELECT position, version, topic, state FROM events "
             "WHERE stream_id = ? AND position > ? AND position <= ? ORDER BY version LIMIT ?"
         )
         found = self._rows(sql, self._store.to_id(stream_id), after, upto, limit)
-        return [LoggedEvent(row[0], stream_id, *row[1:]) for row in found]
+        return self._store.bodies.logged([LoggedEvent(row[0], stream_id, *row[1:]) for row in found], reading)
 
     def broken_streams(self, limit: int) -> list[tuple[int, UUID]]:
         """See ``ProofRows``."""

@@ -125,7 +125,8 @@ class Rebuilds:
             self._check_owner(cursor, generation, owner)
             everything = {"after": position, "upto": None, "count": 2**31 - 1}
             found = statements.log(upto=False, topics=0).run(cursor, everything).fetchall()
-            tail = [LoggedEvent(row[0], self._store.from_id(row[1]), *row[2:]) for row in found]
+            logged = [LoggedEvent(row[0], self._store.from_id(row[1]), *row[2:]) for row in found]
+            tail = self._store.bodies.logged(logged)
             self.write_rows(cursor, generation % 2, fold(tail))
             self._switch.run(cursor, {"b_old": generation - 1, "new": generation})
             if cursor.rowcount != 1:

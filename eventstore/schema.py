@@ -1,6 +1,7 @@
 """Every table of the log, once for all databases.
 
-``events`` is insert-only and the truth.  ``jobs_0`` and ``jobs_1`` are two generations of the job table: appends write
+``events`` is insert-only and the truth; only an archive may empty bodies of it, and that is recorded in ``archives`` and
+``archived_streams``, which are insert-only too.  ``jobs_0`` and ``jobs_1`` are two generations of the job table: appends write
 the one whose number is ``log_state.generation % 2``, a rebuild fills the other.  ``leases``, ``unit_results``,
 ``receipts``, ``queues``, ``gates``, ``gate_turns`` and ``outbox`` are authorities: verified against the log, never
 rebuilt beside.
@@ -413,5 +414,29 @@ consumers = sa.Table(
     _col("epoch", Big),
     _col("position", Big),
     _col("moved_at", Big),
+    sqlite_with_rowid=False,
+)
+
+#: Archives, each by the position of the event that records it; only the folder may change: a file may move.
+archives = sa.Table(
+    "archives",
+    metadata,
+    _col("event", Big, primary_key=True, autoincrement=False),
+    _col("name", Text),
+    _col("first", Big),
+    _col("last", Big),
+    _col("events", Big),
+    _col("digest", Text),
+    _col("folder", Text),
+    sa.UniqueConstraint("name", name="archives_name"),
+)
+
+#: The streams whose bodies an archive holds: all of their events that lie in its range.
+archived_streams = sa.Table(
+    "archived_streams",
+    metadata,
+    _col("stream_id", Id16(), primary_key=True),
+    _col("archive", Big),
+    sa.Index("archived_streams_archive", "archive"),
     sqlite_with_rowid=False,
 )

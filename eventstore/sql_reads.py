@@ -11,9 +11,11 @@ import sqlalchemy as sa
 from ..domain.lease import Token
 from . import schema as s
 from .append import EventRow
+from .bodies import Bodies
+from .body_places import SqlPlaces
 from .sql_connections import SqlConnections
 from .statements import LEASE_COLUMNS, Statements
-from .store import JobRow, LeaseRow, LoggedEvent, LogState, Outlook, SnapshotRow
+from .store import JobRow, LeaseRow, LoggedEvent, LogState, Outlook, Reading, SnapshotRow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +32,7 @@ class SqlReads(SqlConnections):
         super().__init__(engine)
         self.statements = Statements(engine.dialect)
         self._live = 0  #: the generation that reads try first
+        self.bodies = Bodies(SqlPlaces(self))
 
     # -- values: ids come and go as the driver wants them ------------------------------------------------------------
 
@@ -76,7 +79,7 @@ class SqlReads(SqlConnections):
         """The events of one stream."""
         compiled = self.statements.read(upto=upto is not None, newest_first=newest_first, limit=limit is not None)
         params = {"stream_id": stream_id, "after": after, "upto": upto, "count": limit}
-        return [EventRow(*row) for row in self.rows(compiled, params)]
+        return self.bodies.of_stream(stream_id, [EventRow(*row) for row in self.rows(compiled, params)])
 
     def log(
         self,
@@ -86,13 +89,15 @@ class SqlReads(SqlConnections):
         upto: int | None = None,
         topics: Sequence[str] = (),
         without: Sequence[str] = (),
+        reading: Reading = Reading.CHECKED,
     ) -> list[LoggedEvent]:
         """The log behind position *after*, in order."""
         compiled = self.statements.log(upto=upto is not None, topics=len(topics), without=len(without))
         params = {"after": after, "upto": upto, "count": limit, **{f"topic_{i}": t for i, t in enumerate(topics)}}
         params |= {f"without_{i}": topic for i, topic in enumerate(without)}
         from_id = self.from_id
-        return [LoggedEvent(r[0], from_id(r[1]), *r[2:]) for r in self.rows(compiled, params)]
+        found = [LoggedEvent(r[0], from_id(r[1]), *r[2:]) for r in self.rows(compiled, params)]
+        return self.bodies.logged(found, reading)
 
     def position_of(self, stream_id: UUID, version: int) -> int | None:
         """The position of one event."""
@@ -174,17 +179,22 @@ class SqlReads(SqlConnections):
         self, job_id: UUID, units: Sequence[str] | None = None, *, prefix: str | None = None
     ) -> dict[str, bytes]:
         """Stored unit-completed bytes by unit key; see ``Store``."""
+        return self._with_bodies(job_id, self._unit_rows(job_id, units, prefix))
+
+    def _with_bodies(self, job_id: UUID, rows: list[Any]) -> dict[str, bytes]:
+        """Rows (unit, version, state) by unit; what was archived is in the unit's event."""
+        gone = [version for _, version, state in rows if not state]
+        found = self.bodies.at_versions(job_id, gone) if gone else {}
+        return {unit: state or found.get(version, state) for unit, version, state in rows}
+
+    def _unit_rows(self, job_id: UUID, units: Sequence[str] | None, prefix: str | None) -> list[Any]:
         if prefix is not None:
             # Keys hold no control characters, so everything with the prefix lies before prefix + U+10FFFF.
             bounds = {"job_id": job_id, "least": prefix, "most": prefix + "\U0010ffff"}
-            return dict(self.rows(self.statements.units_like, bounds))
+            return self.rows(self.statements.units_like, bounds)
         if units is None:
-            return dict(self.rows(self.statements.units, {"job_id": job_id}))
-        found: dict[str, bytes] = {}
-        for unit in units:
-            for (state,) in self.rows(self.statements.unit, {"job_id": job_id, "unit": unit}):
-                found[unit] = state
-        return found
+            return self.rows(self.statements.units, {"job_id": job_id})
+        return [row for unit in units for row in self.rows(self.statements.unit, {"job_id": job_id, "unit": unit})]
 
     def count_units(self, job_id: UUID) -> int:
         """How many unit results a job has."""
@@ -234,7 +244,11 @@ class SqlReads(SqlConnections):
     def event_at(self, stream_id: UUID, version: int) -> tuple[int, bytes] | None:
         """See ``Standing``."""
         found = self.rows(self.statements.event_at, {"stream_id": stream_id, "version": version})
-        return (found[0][0], found[0][2]) if found else None
+        if not found:
+            return None
+        position, topic, state = found[0]
+        [event] = self.bodies.of_stream(stream_id, [EventRow(version, topic, state)])
+        return position, event.state
 
     def version_of(self, stream_id: UUID) -> int:
         """See ``Standing``."""

@@ -352,5 +352,6 @@ class SqliteStore(SqlStore):
                 tails[stream] = self.read(UUID(bytes=stream), after=row.version)
             for stream in ids:
                 if stream in kept or tails[stream]:
-                    found[UUID(bytes=stream)] = (kept.get(stream), tails[stream])
+                    tail = self.bodies.of_stream(UUID(bytes=stream), tails[stream])
+                    found[UUID(bytes=stream)] = (kept.get(stream), tail)
         return found

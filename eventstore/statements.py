@@ -86,10 +86,12 @@ class Statements:
         )
         self.max_version = self.compile(sa.select(sa.func.coalesce(sa.func.max(ev.c.version), 0)).where(stream))
         self.lease = self.compile(sa.select(*(s.leases.c[n] for n in LEASE_COLUMNS)).where(s.leases.c.job_id == job))
-        self.unit = self.compile(sa.select(un.c.state).where(un.c.job_id == job, un.c.unit == sa.bindparam("unit")))
-        self.units = self.compile(sa.select(un.c.unit, un.c.state).where(un.c.job_id == job))
+        self.unit = self.compile(
+            sa.select(un.c.unit, un.c.version, un.c.state).where(un.c.job_id == job, un.c.unit == sa.bindparam("unit"))
+        )
+        self.units = self.compile(sa.select(un.c.unit, un.c.version, un.c.state).where(un.c.job_id == job))
         self.units_like = self.compile(
-            sa.select(un.c.unit, un.c.state).where(
+            sa.select(un.c.unit, un.c.version, un.c.state).where(
                 un.c.job_id == job, un.c.unit >= sa.bindparam("least"), un.c.unit < sa.bindparam("most")
             )
         )

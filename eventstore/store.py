@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from ..domain.errors import EpochChangedError, GenerationChangedError, LogRewoundError
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from ..domain.lease import Token
     from .append import Append, Stored
+    from .bodies import Bodies
     from .gates import GateAnswer, GateEntry, GateRow, GateState
     from .views import Views
 
@@ -131,6 +133,14 @@ def check_generation(have: int, generation: int) -> None:
         raise GenerationChangedError(f"the job table is in generation {have}")
 
 
+class Reading(Enum):
+    """How somebody reads who may meet an archive that is not at hand."""
+
+    CHECKED = "the bytes as they were written, or an error"
+    TOLD = "the bytes as they were written, or the name of the archive"
+    COMPARED = "the bytes as the archive has them, unchecked, or its name"
+
+
 class Store(Protocol):
     """The log's storage.
 
@@ -138,6 +148,7 @@ class Store(Protocol):
     """
 
     dialect: str  #: memory, sqlite or postgresql
+    bodies: Bodies  #: the one way to the bytes of an event
 
     @property
     def views(self) -> Views:
@@ -213,8 +224,13 @@ class Store(Protocol):
         upto: int | None = None,
         topics: Sequence[str] = (),
         without: Sequence[str] = (),
+        reading: Reading = Reading.CHECKED,
     ) -> list[LoggedEvent]:
-        """The log behind position *after*, in order: only *topics*, if there are any, and never one of *without*."""
+        """The log behind position *after*, in order: only *topics*, if there are any, and never one of *without*.
+
+        Raises:
+            ArchiveMissingError: bodies among them were archived, and the archive is not at hand; see *reading*.
+        """
 
     def head(self) -> int:
         """The last position; 0 in an empty log."""

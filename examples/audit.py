@@ -13,11 +13,11 @@ from contextlib import closing
 from pathlib import Path
 
 from joblog.domain.errors import TamperedError
+from joblog.eventstore.entries import to_line
 from joblog.eventstore.opening import open_store
 from joblog.projections.proof.audit import next_entries
 from joblog.projections.proof.merkle import Frontier
 from joblog.projections.proof.notes import Verifier
-from joblog.projections.transfer.lines import to_line
 
 
 def follow(url: str, public_key: str, folder: Path) -> int:

@@ -10,6 +10,7 @@ import orjson
 from ..domain.errors import InvalidFieldError
 from ..eventstore import view_schema as v
 from ..eventstore.clock import micros
+from ..eventstore.store import Reading
 from ..eventstore.views import Select
 from .counters import ALL_TENANTS
 from .views import VIEWS
@@ -345,7 +346,7 @@ def _since(store: Store, position: int, now: int, head: int) -> float:
 
 def next_at(store: Store, position: int) -> int | None:
     """When the event behind *position* happened, in microseconds; None if there is none, or it does not say."""
-    for event in store.log(position, 1):
+    for event in store.log(position, 1, reading=Reading.TOLD):
         try:
             return micros(datetime.fromisoformat(orjson.loads(event.state)["timestamp"]))
         except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):  # somebody else's event

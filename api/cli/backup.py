@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ...domain.errors import InvalidFieldError
-from ..text import clean, size
+from ..text import clean, counted, size
 from .output import answer
 from .session import check_place, database, file_of, open_log, user
 from .settings import shared_options
@@ -43,7 +43,13 @@ def backup_command(*, folder: Path, keep: int, reason: str, only_list: bool) -> 
         return
     with open_log() as log:
         made = backup(log.store, folder, reason=reason, keep=keep)
-    answer(_document(made), f"{made.name}: {made.manifest.head:,} events, {size(made.manifest.packed_bytes)}, verified")
+    said = f"{made.name}: {made.manifest.head:,} events, {size(made.manifest.packed_bytes)}, verified"
+    answer(_document(made), said, *_needs(made))
+
+
+def _needs(made: Generation) -> list[str]:
+    names = made.manifest.archives
+    return [clean(f"it needs {counted(len(names), 'archive')} besides: {', '.join(names)}")] if names else []
 
 
 def _document(made: Generation) -> dict[str, Any]:
@@ -77,10 +83,12 @@ def restore_command(*, folder: Path, name: str, reason: str, request_id: str) ->
         raise InvalidFieldError("database", "only an SQLite file is restored", "use `joblog import-log` on PostgreSQL")
     check_place(target)
     restore = SqliteRestore(target, OrjsonMapper(OrjsonTranscoder()), SystemClock(), SystemIds())
-    made = restore.run(choose(folder, name), Request(user(), storable.text(reason), request_id))
+    chosen = choose(folder, name)
+    made = restore.run(chosen, Request(user(), storable.text(reason), request_id))
     document = {"backup": made.generation, "head": made.head, "epoch": made.epoch, "new": made.is_new}
     kept = f"; what was there is in {made.kept}" if made.kept else ""
     said = f"{made.generation} is in place, epoch {made.epoch} begins behind position {made.head:,}{kept}"
     if not made.is_new:
         said = f"request {request_id} was carried out before, with {made.generation}; nothing was done"
-    answer(document | {"kept": str(made.kept) if made.kept else None}, said)
+    document |= {"kept": str(made.kept) if made.kept else None, "archives": chosen.manifest.archives}
+    answer(document, said, *_needs(chosen))

@@ -82,6 +82,8 @@ OF_CODE: Final[dict[str, Exit]] = {
     "damaged-export": Exit.CHECK_FAILED,
     "tampered": Exit.CHECK_FAILED,
     "head-contradicted": Exit.CHECK_FAILED,
+    "archive-damaged": Exit.CHECK_FAILED,
+    "archive-missing": Exit.UNHEALTHY,
     "store-full": Exit.UNHEALTHY,
     "unsafe-store": Exit.UNHEALTHY,
     "store-error": Exit.FAILED,

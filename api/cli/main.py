@@ -64,6 +64,8 @@ COMMANDS: Final[dict[str, dict[str, Entry]]] = {
         "restore": Entry(
             "backup", "Put a backup in the place of the log, under a new epoch; what was there is kept beside it."
         ),
+        "archive": Entry("archive", "Move the bodies of jobs that ended for good into a file that the log can check."),
+        "archives": Entry("archive", "List archives, and whether their files are at hand; say where one is by now."),
         "doctor": Entry("doctor", "Check the database, the log and the workers."),
         "migrate": Entry("schema", "Bring the schema to this version, or check it."),
         "projections": Entry("projections", "List, follow, rebuild and verify what is derived from the log."),

@@ -120,7 +120,9 @@ def _opened(url: sa.URL, *, create: bool, reading: bool) -> JobLog:
     from ...workers.commands.log import JobLog
 
     try:
-        return JobLog(open_store(url.render_as_string(hide_password=False), create=create, read_only=reading))
+        archives = Path(current().archives) if current().archives else None
+        text = url.render_as_string(hide_password=False)
+        return JobLog(open_store(text, create=create, read_only=reading, archives=archives))
     except (OSError, sa.exc.DBAPIError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error.orig).splitlines()[0]
         raise StoreUnavailableError(f"{shown(url)} can't be opened: {reason}") from error

@@ -25,6 +25,7 @@ class Settings:
     server: str = ""  #: the service to ask instead
     server_origin: str = ""
     token_file: str = ""
+    archives: str = ""  #: where archives are that are not where they were put
     app: str = ""  #: ``module:attribute`` of the user's jobs
     as_json: bool = False
     quiet: bool = False
@@ -84,6 +85,14 @@ _OPTIONS: Final[tuple[tuple[tuple[str, ...], dict[str, Any]], ...]] = (
     (
         ("--token-file", "token_file"),
         {"metavar": "FILE", "envvar": "JOBLOG_TOKEN_FILE", "help": "Where the token for --server is."},
+    ),
+    (
+        ("--archives",),
+        {
+            "metavar": "DIR",
+            "envvar": "JOBLOG_ARCHIVES",
+            "help": "Where archives are that are not in the folder that they were put into.",
+        },
     ),
     (
         ("--app",),

@@ -119,6 +119,8 @@ def kept(files: Sequence[Path]) -> list[SignedHead]:
 
 def _sentences(document: Document) -> list[str]:
     lines = [f"{counted(document['checked'], 'event')} of {document['end']:,} checked, epoch {document['epoch']}"]
+    for name, count in document["archived"].items():
+        lines.append(clean(f"{counted(count, 'event')} in archive {name}, checked by their leaf hashes only"))
     if document["findings"]:
         return lines
     if proven := document["proven"]:

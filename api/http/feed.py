@@ -12,6 +12,7 @@ import orjson
 
 from ...domain.errors import JobLogError
 from ...eventstore.proof_rows import proof_rows
+from ...eventstore.store import Reading
 from ...projections.feed.envelope import cloud_event
 from ..shapes import of_logged
 
@@ -116,7 +117,7 @@ class Feed:
             return False
         if state.head == self.head:
             return False
-        entries = _encoded(self._log.store.log(self.head, PAGE), state)
+        entries = _encoded(self._log.store.log(self.head, PAGE, reading=Reading.TOLD), state)
         self._tail.extend(entries)
         self.head = entries[-1].position if entries else self.head
         return len(entries) == PAGE
@@ -169,9 +170,9 @@ class Feed:
         store = self._log.store
         state = store.state()  # read first: all up to its head is in the page, or is not wanted
         if wanted.job is not None:
-            events = proof_rows(store).stream_log(wanted.job, after, state.head, limit)
+            events = proof_rows(store).stream_log(wanted.job, after, state.head, limit, Reading.TOLD)
         else:
-            events = store.log(after, limit, upto=state.head, topics=wanted.topics)
+            events = store.log(after, limit, upto=state.head, topics=wanted.topics, reading=Reading.TOLD)
         upto = events[-1].position if len(events) == limit else state.head
         entries = [entry for entry in _encoded(events, state) if wanted.fits(entry)]
         entries = self._seen(entries, wanted.principal) if wanted.principal.is_bound else entries

@@ -236,6 +236,7 @@ API: Final[tuple[Route, ...]] = (
         whole=True,
         on_loop=True,
     ),
+    Route("GET", "/api/v1/archives", "audit", views.list_archives, "List archives", s.Archives, whole=True),
     Route(
         "GET",
         "/api/v1/recovery",

@@ -109,7 +109,7 @@ class FeedQuery(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class CloudEvent(Struct):
-    """An event of the log (CloudEvents 1.0); `data` is the event as stored."""
+    """An event of the log (CloudEvents 1.0); `data` is the event as stored, null where it is in an `archive` not at hand."""
 
     specversion: Literal["1.0"]
     id: str
@@ -122,6 +122,26 @@ class CloudEvent(Struct):
     version: str
     data: Any
     time: str | UnsetType = UNSET
+    archive: str | UnsetType = UNSET
+
+
+class Archive(Struct):
+    """Bodies of finished jobs that were moved out of the log, and whether their file is at hand."""
+
+    name: str
+    position: int
+    first: int
+    last: int
+    events: int
+    digest: str
+    folder: str
+    here: bool
+
+
+class Archives(Struct):
+    """Every archive of the log, the oldest first."""
+
+    items: list[Archive]
 
 
 class FeedPage(Struct):
@@ -133,18 +153,19 @@ class FeedPage(Struct):
 
 
 class LoggedEvent(Struct):
-    """An event of the log as stored."""
+    """An event of the log as stored; of one in an `archive` that is not at hand, what is here."""
 
     position: int
     stream: UUID
     version: int
     topic: str
-    time: datetime
+    time: datetime | None
     event_id: str | None
-    data: dict[str, Any]
+    data: dict[str, Any] | None
     epoch: int
     cursor: str
     class_version: int | UnsetType = UNSET
+    archive: str | UnsetType = UNSET
 
 
 class LogPage(Struct):

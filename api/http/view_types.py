@@ -92,6 +92,7 @@ class Verification(Struct):
     proven: int
     unsigned: int
     findings: int
+    archived: dict[str, int]
     items: list[Finding]
     known: int
 

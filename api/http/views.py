@@ -79,6 +79,11 @@ def _due(row: dict[str, Any]) -> dict[str, Any]:
 # -- consumers of the feed -------------------------------------------------------------------------------------------
 
 
+def list_archives(call: Call) -> Answer:
+    """Where the bodies of finished jobs are that were moved out of the log."""
+    return Answer(documents.archives(call.log))
+
+
 def list_consumers(call: Call) -> Answer:
     """Every named consumer and how far it is."""
     return Answer({"items": [documents.consumer(one) for one in consumers.lags(call.log.store)]})

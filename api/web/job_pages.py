@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...domain.errors import InvalidFieldError, JobLogError
 from ...domain.status import Status
 from ...eventstore import inspection
+from ...eventstore.store import Reading
 from .. import attempts, documents, explain, history, job_list, past, shapes
 from ..http import chores, problems
 from ..http.jobs import JobList, filters_of
@@ -90,8 +91,8 @@ def _past(call: Call, filters: dict[str, Any]) -> dict[str, Any]:
 
 def _moment(call: Call, at: int) -> str:
     """When the event at a position was appended."""
-    found = call.log.store.log(at - 1, 1) if at > 0 else []
-    return str(shapes.of_event(found[0])["time"])[:19].replace("T", " ") if found else ""
+    found = call.log.store.log(at - 1, 1, reading=Reading.TOLD) if at > 0 else []
+    return str(shapes.of_event(found[0])["time"] or "")[:19].replace("T", " ") if found else ""
 
 
 def bulk_page(call: Call) -> Answer:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...domain import events, gate, log_events, queue, recovery, security
 from ...eventstore import tokens
+from ...eventstore.store import Reading
 from ...projections.feed import consumers
 from .. import history, shapes
 from ..http import auth
@@ -33,7 +34,9 @@ def feed_page(call: Call) -> Answer:
     upto = head if query.before is None else min(query.before - 1, head)
     width = _WINDOW if query.topic else _ROWS
     topics = (query.topic,) if query.topic else ()
-    found = log.store.log(max(upto - width, 0), width, upto=upto, topics=topics) if upto > 0 else []
+    found = (
+        log.store.log(max(upto - width, 0), width, upto=upto, topics=topics, reading=Reading.TOLD) if upto > 0 else []
+    )
     now = log.now()
     rows = [
         (shapes.of_event(one), history.turn(log, one, now), one.topic.startswith("joblog.job."))

@@ -9,6 +9,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from .. import ddl  # also brings the tables of the views
+from ..archive_ddl import FUNCTIONS
 from ..schema import SCHEMA_VERSION, metadata, speak_postgresql
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def down(name: str) -> Iterator[str]:
                 yield f"DROP FUNCTION joblog_{look}_{parity}"
         yield "DROP FUNCTION joblog_no_row"
         yield "DROP FUNCTION joblog_refuse"
+        yield from (f"DROP FUNCTION {name}" for name in FUNCTIONS)
         yield "DROP FUNCTION joblog_now"
 
 

@@ -9,7 +9,7 @@ import fcntl
 import os
 import shutil
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
@@ -45,6 +45,7 @@ class BackupManifest:
     sha256: str
     packed_bytes: int
     packed_sha256: str
+    archives: list[str] = field(default_factory=list)  #: whose files the log needs besides
     format: str = FORMAT
 
 
@@ -110,7 +111,7 @@ class Folder:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise StoreBusyError(f"another backup is made in {self.path}; wait for it") from None
+                raise StoreBusyError(f"another backup or archive is made in {self.path}; wait for it") from None
             shutil.rmtree(staging, ignore_errors=True)  # what a killed one has left
             staging.mkdir(mode=0o700)
             try:

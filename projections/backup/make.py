@@ -7,6 +7,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Final
 
 from ...domain.errors import CorruptLogError, InvalidFieldError, JobLogError, StoreError, StoreFullError
+from ...eventstore.archive_rows import archive_rows
 from ...eventstore.clock import moment
 from ...eventstore.failpoint import failpoint
 from ...eventstore.opening import open_store
@@ -96,9 +97,9 @@ def _whole(store: SqliteStore, staging: Path, created: str, reason: str, free: C
     copied.unlink()
     failpoint("backup.packed")
     check_digests(unpack(packed, copied), digests, packed.name)
-    facts = verified_facts(copied)
+    facts, needed = verified_facts(copied)
     copied.unlink()
-    return BackupManifest("sqlite", *facts, SCHEMA_VERSION, created, reason, packed.name, *digests)
+    return BackupManifest("sqlite", *facts, SCHEMA_VERSION, created, reason, packed.name, *digests, needed)
 
 
 def _size(path: Path) -> int:
@@ -111,24 +112,28 @@ def check_digests(found: Digests, expected: Digests, name: str) -> None:
         raise CorruptLogError(f"{name} does not come out as it went in; is the disk in order?")
 
 
-def verified_facts(copied: Path) -> tuple[str, int, int, str]:
-    """Store, epoch, head and root of a copy whose every page and event was looked at.
+def verified_facts(copied: Path) -> tuple[tuple[str, int, int, str], list[str]]:
+    """Store, epoch, head and root of a copy whose every page and event was looked at, and which archives it needs.
 
     Raises:
         CorruptLogError: something in it is damaged.
     """
     check_pages(copied)
     store = open_store(f"sqlite:///{copied}", create=False)
+    store.bodies.files.are_away = (
+        True  # archives are no part of it: one that is damaged must not keep a backup from being made
+    )
     try:
         report = check_log(store)
         state = store.state()
+        needed = [archive.name for archive in archive_rows(store).archives()]
     finally:
         store.close()
     make_single(copied)
     copied.with_name(copied.name + ".writer").unlink(missing_ok=True)
     if report.findings:
         raise CorruptLogError(f"{report.findings[0].text}; see `joblog verify`")
-    return str(state.store_id), state.epoch, state.head, report.root.hex()
+    return (str(state.store_id), state.epoch, state.head, report.root.hex()), needed
 
 
 def _events(store: Store, staging: Path, created: str, reason: str) -> BackupManifest:

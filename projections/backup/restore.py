@@ -101,7 +101,7 @@ class SqliteRestore:
         expected = Digests(manifest.bytes, manifest.sha256, manifest.packed_bytes, manifest.packed_sha256)
         try:
             check_digests(found, expected, manifest.file)
-            facts = verified_facts(staged)
+            facts, _ = verified_facts(staged)
         except CorruptLogError as error:
             raise DamagedExportError(f"{generation.name}: {error}") from error
         if facts != (manifest.store_id, manifest.epoch, manifest.head, manifest.root):

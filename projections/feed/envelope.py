@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
+from ...eventstore.bodies import archive_of
+
 if TYPE_CHECKING:
     from uuid import UUID
 
@@ -20,8 +22,11 @@ _OWN: Final = ("event_id", "timestamp", "class_version")  #: of an event's envel
 
 
 def cloud_event(event: LoggedEvent, store_id: UUID, epoch: int) -> dict[str, Any]:
-    """The envelope around one event, also around one that this code does not know."""
-    data: Any = orjson.loads(event.state)
+    """The envelope around one event, also around one that this code does not know.
+
+    One whose body is in an archive that is not at hand has the extension ``archive``, its name, and no data.
+    """
+    data: Any = None if (archive := archive_of(event.state)) else orjson.loads(event.state)
     own = {name: data.pop(name, None) for name in _OWN} if isinstance(data, dict) else {}
     made = {
         "specversion": "1.0",
@@ -37,4 +42,6 @@ def cloud_event(event: LoggedEvent, store_id: UUID, epoch: int) -> dict[str, Any
     }
     if (at := own.get("timestamp")) is not None:
         made["time"] = str(at).replace("+00:00", "Z")
+    if archive:
+        made["archive"] = archive
     return made

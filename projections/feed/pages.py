@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ...domain.errors import InvalidFieldError, LogRewoundError
 from ...eventstore.proof_rows import proof_rows
+from ...eventstore.store import Reading
 from ..proof.tree import given_up_behind
 
 if TYPE_CHECKING:
@@ -44,7 +45,10 @@ class Cursor(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Some events, and where the next page begins."""
+    """Some events, and where the next page begins.
+
+    Where a body is in an archive that is not at hand, ``bodies.archive_of`` tells which.
+    """
 
     events: list[LoggedEvent]
     cursor: Cursor
@@ -103,9 +107,9 @@ def read_page(store: Store, after: Cursor, *, only: Filter | None = None, limit:
 def _page(store: Store, after: Cursor, head: int, only: Filter, limit: int) -> Page:
     epoch, position = after
     if only.job is not None:
-        found = proof_rows(store).stream_log(only.job, position, head, limit)
+        found = proof_rows(store).stream_log(only.job, position, head, limit, Reading.TOLD)
     else:
-        found = store.log(position, limit, upto=head, topics=only.topics)
+        found = store.log(position, limit, upto=head, topics=only.topics, reading=Reading.TOLD)
     reached = found[-1].position if len(found) >= limit else head
     return Page(only.kept(store, found), Cursor(epoch, reached), head)
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ...domain.errors import SignatureError, TamperedError
+from ...eventstore.entries import Entry, leaf_of_row
 from ...eventstore.proof_rows import proof_rows
 from .heads import last_stored
-from .merkle import Entry, leaf_of_row
 from .proofs import consistency_proof, is_consistent
 from .tiles import WIDTH
 from .tree import stored_tree

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ...eventstore.entries import leaf_of_row
 from ...eventstore.proof_rows import proof_rows
-from .merkle import leaf_of_row
+from ...eventstore.store import Reading
+from .archived import judge_archives
 from .report import KnownHead, Report, ranges
 from .tiles import HASH, WIDTH, GrowingTree, TiledTree, split
 from .tree import given_up_behind
@@ -58,20 +60,22 @@ class _Walk:
         end, done = self.report.end, 0
         while done < end:
             upto = min(done + PAGE, end)
-            made = self._leaves(done, upto)
-            self._take(done, made, self._stored_leaves(done, upto))
+            stored = self._stored_leaves(done, upto)
+            self._take(done, self._leaves(done, upto, split(stored)), stored)
             done = upto
             report(done, end)
         self._lost = self.report.tree
         self.report.root = self._made.root()
 
-    def _leaves(self, done: int, upto: int) -> list[bytes | None]:
+    def _leaves(self, done: int, upto: int, stored: list[bytes]) -> list[bytes | None]:
         """The leaf of each event; None where there is none."""
-        entries = self._rows.entries(done, PAGE, upto)
+        entries = self._rows.entries(done, PAGE, upto, Reading.COMPARED)
         self.report.checked += len(entries)
-        if len(entries) == upto - done:
-            return [leaf_of_row(entry) for entry in entries]
-        by_position = {entry[0]: leaf_of_row(entry) for entry in entries}
+        by_position: dict[int, bytes] = {}
+        for entry in entries:
+            position = entry[0]
+            is_away = self.report.stands_in(position, entry[4]) and position - done <= len(stored)
+            by_position[position] = stored[position - done - 1] if is_away else leaf_of_row(entry)
         return [by_position.get(position) for position in range(done + 1, upto + 1)]
 
     def _stored_leaves(self, done: int, upto: int) -> bytes:
@@ -139,6 +143,7 @@ class _Walk:
             self.report.add("stream", at, at, f"stream {stream}, from {{at}} on: its versions are not 1, 2, 3, ...")
         for stray in self._rows.strays(_STREAMS):
             self.report.add("stream", stray, stray, "{at}: no log has such a position")
+        judge_archives(self._store, self.report)
         self.report.findings.sort(key=lambda finding: (finding.first, finding.last))
 
     def _judge_heads(self) -> tuple[int, int]:

@@ -1,57 +1,18 @@
-"""The hashes: leaves, nodes, and the few of them that a tree of any size comes down to (RFC 6962, RFC 9162).
+"""The hashes: nodes above the leaves, and the few of them that a tree of any size comes down to (RFC 6962, RFC 9162).
 
-A leaf is made of exactly what is stored, and of its position: nothing of an event can change, move or be missing
-without another root.
+A leaf (``eventstore.entries``) is made of exactly what is stored, and of its position: nothing of an event can change, move
+or be missing without another root.
 """
 
 from __future__ import annotations
 
-import struct
-from functools import lru_cache
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 EMPTY: Final = sha256(b"").digest()  #: the root of a tree without leaves
-_NO_EVENT: Final = sha256(b"no event").digest()
-_STREAM: Final = 16
-_PLACE: Final = struct.Struct(">BQ16sQ").pack
-
-
-class Entry(NamedTuple):
-    """What a leaf is made of: a row of ``events``, as bytes."""
-
-    position: int
-    stream: bytes
-    version: int
-    topic: bytes
-    state: bytes
-
-
-@lru_cache(maxsize=1024)
-def _topic(topic: bytes) -> bytes:
-    return len(topic).to_bytes(2) + topic
-
-
-def leaf_hash(entry: Iterable[Any]) -> bytes:
-    """SHA-256(0x00 || u64 position || 16-byte stream || u64 version || u16 len || topic || state), big-endian.
-
-    *entry* is an ``Entry``, or a bare row of the same five values.
-    """
-    position, stream, version, topic, state = entry
-    if len(stream) != _STREAM:
-        raise ValueError(f"a stream's id has {_STREAM} bytes, not {len(stream)}")
-    return sha256(_PLACE(0, position, stream, version) + _topic(topic) + state).digest()
-
-
-def leaf_of_row(row: Iterable[Any]) -> bytes:
-    """As ``leaf_hash``; a row that no append can have written has a leaf that no event has."""
-    try:
-        return leaf_hash(row)
-    except (TypeError, ValueError, OverflowError, struct.error):
-        return _NO_EVENT
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from ...eventstore.bodies import Elsewhere
+from ...eventstore.entries import leaf_of_row
 from ...eventstore.proof_rows import proof_rows
-from .merkle import folded, leaf_of_row
+from ...eventstore.store import Reading
+from .archived import judge_archives
+from .merkle import folded
 from .report import KnownHead, Report, ranges
 from .tiles import WIDTH, TiledTree
 
@@ -25,14 +29,14 @@ def check_range(store: Store, first: int, last: int, heads: Sequence[KnownHead] 
     last = min(last, part.report.end)
     for done in range(first - 1, last, _PAGE):
         upto = min(done + _PAGE, last)
-        part.compare(proof_rows(store).entries(done, _PAGE, upto), range(done + 1, upto + 1))
+        part.compare(proof_rows(store).entries(done, _PAGE, upto, Reading.COMPARED), range(done + 1, upto + 1))
     return part.judged()
 
 
 def check_job(store: Store, job_id: UUID, heads: Sequence[KnownHead] = ()) -> Report:
     """As ``check_range``, for the events of one stream."""
     part, version = _Part(store, heads), 0
-    while entries := proof_rows(store).stream_entries(job_id, version, _PAGE):
+    while entries := proof_rows(store).stream_entries(job_id, version, _PAGE, Reading.COMPARED):
         for expected, entry in enumerate(entries, version + 1):
             if entry[2] != expected:
                 part.report.add("stream", entry[0], entry[0], f"version {expected} of {job_id} is not there ({{at}})")
@@ -54,10 +58,12 @@ class _Part:
         self._changed: list[int] = []
         self._missing: list[int] = []
         self._last = 0
+        self._store = store
+        self._archives: set[str] = set()  #: that events were read of, or would have been
 
     def compare(self, entries: Sequence[Any], positions: Iterable[int]) -> None:
         """The events at *positions*."""
-        made = {entry[0]: leaf_of_row(entry) for entry in entries}
+        made = {entry[0]: self._leaf(entry) for entry in entries}
         self.report.checked += len(made)
         for position in positions:
             self._last = max(self._last, position)
@@ -71,8 +77,18 @@ class _Part:
                 if offset >= len(seen) or seen[offset] != leaf:
                     self._changed.append(position)
 
+    def _leaf(self, entry: Any) -> bytes:
+        if isinstance(entry[4], Elsewhere):
+            self._archives.add(entry[4].archive)
+        if not self.report.stands_in(entry[0], entry[4]):
+            return leaf_of_row(entry)
+        number, offset = divmod(entry[0] - 1, WIDTH)
+        seen = self._tree.hashes(0, number) if entry[0] <= self._tree.size else []
+        return seen[offset] if offset < len(seen) else leaf_of_row(entry)
+
     def judged(self) -> Report:
         """What that comes to."""
+        judge_archives(self._store, self.report, self._archives)
         for first, last in ranges(self._missing):
             self.report.add("missing", first, last, "{at}: not there any more")
         for first, last in ranges(self._changed):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ...eventstore.bodies import archive_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -17,7 +19,7 @@ TOLD: Final = 100  #: findings that are told; the others are counted
 class Finding(NamedTuple):
     """Something that is not as it was, and where: the positions from *first* to *last*."""
 
-    kind: str  #: changed, missing, contradiction, unproven, rewound, tree, stream, signature
+    kind: str  #: changed, missing, contradiction, unproven, rewound, tree, stream, signature, archive
     first: int
     last: int
     text: str
@@ -47,17 +49,28 @@ class Report:
     heads: int = 0  #: heads that agree
     known: int = 0  #: the greatest size that any head speaks of, or the tree does
     findings: list[Finding] = field(default_factory=list)
+    archived: dict[str, int] = field(default_factory=dict)  #: by archive: events whose body was not at hand
 
     @property
     def unsigned(self) -> int:
         """Events behind the last trusted head: nothing but the database speaks for them."""
         return self.end - self.signed
 
+    def stands_in(self, position: int, state: Any) -> bool:
+        """Whether a body is in an archive and not at hand, so that its leaf must stand in for it."""
+        if not (name := archive_of(state)):
+            return False
+        self.archived[name] = self.archived.get(name, 0) + 1
+        if state.problem:
+            self.add("archive", position, position, f"{{at}}: {state.problem}")
+        return True
+
     def document(self) -> dict[str, Any]:
         """For programs."""
         made: dict[str, Any] = {"epoch": self.epoch, "end": self.end, "checked": self.checked}
         made |= {"tree": self.tree, "root": self.root.hex() or None, "heads": self.heads}
         made |= {"proven": self.signed, "unsigned": self.unsigned, "findings": len(self.findings)}
+        made["archived"] = self.archived
         return made | {"items": [finding._asdict() for finding in self.findings[:TOLD]], "known": self.known}
 
     def add(self, kind: str, first: int, last: int, text: str) -> None:

@@ -13,9 +13,9 @@ import orjson
 from ...domain.errors import CorruptLogError
 from ...domain.identity import LOG_STREAM
 from ...domain.log_events import EpochRaised
+from ...eventstore.entries import leaf_hash
 from ...eventstore.proof_rows import proof_rows
 from ...eventstore.store import ConflictError
-from .merkle import leaf_hash
 from .tiles import GrowingTree, TiledTree
 
 if TYPE_CHECKING:

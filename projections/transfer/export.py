@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ...domain.errors import CorruptLogError, InvalidFieldError, TamperedError
+from ...eventstore.archive_rows import archive_rows
+from ...eventstore.entries import from_line, leaf_hash, to_line
 from ...eventstore.failpoint import failpoint
 from ...eventstore.files import publish, sync
 from ...eventstore.proof_rows import proof_rows
 from ..proof.heads import stored_heads
-from ..proof.merkle import Frontier, leaf_hash
+from ..proof.merkle import Frontier
 from ..proof.tree import build, stored_tree
-from .lines import CHUNK, chunks, from_line, packed, to_line
+from .lines import CHUNK, chunks, packed
 from .manifest import Manifest, manifest_of
 
 if TYPE_CHECKING:
@@ -39,9 +41,11 @@ def export(
 
     Raises:
         InvalidFieldError: there is no such range, or something else is in the file's place.
+        ArchiveMissingError: bodies of it are in an archive that is not at hand.
         TamperedError: the events are not those that the tree has seen.
     """
     last = _last(store, first, last)
+    need_archives(store, first, last)
     manifest = manifest_of(file)
     if manifest.exists():
         made = Manifest.load(manifest)
@@ -69,11 +73,21 @@ def _last(store: Store, first: int, last: int | None) -> int:
     return last
 
 
+def need_archives(store: Store, first: int, last: int) -> None:
+    """Refuse before anything is written if bodies of a range are in an archive that is not at hand."""
+    rows = archive_rows(store)
+    for archive in rows.archives():
+        found = rows.rows_of(archive, first - 1, 1) if archive.first <= last and archive.last >= first else []
+        if found and found[0][0] <= last:
+            store.bodies.files.open(archive)
+
+
 class Streamed:
     """An export that goes elsewhere than into a file: chunk by chunk, the same bytes and the same manifest."""
 
     def __init__(self, store: Store, first: int = 1, last: int | None = None) -> None:
         self.first, self.last = first, _last(store, first, last)
+        need_archives(store, first, self.last)
         self._writing = _Writing(store, Path("-"), first, is_packed=False)
 
     def chunk(self) -> bytes:

@@ -1,19 +1,10 @@
-"""One event a line, as NDJSON: its five stored values, ``state`` as text where it is text, so that people can read it.
-
-From a line come exactly the stored bytes again.
-"""
+"""Lines of events (see ``eventstore.entries``) in chunks: members of a gzip file, or so many lines of a plain one."""
 
 from __future__ import annotations
 
 import zlib
-from base64 import b64decode, b64encode
 from gzip import compress
-from typing import TYPE_CHECKING, Any, Final
-from uuid import UUID
-
-import orjson
-
-from ..proof.merkle import Entry
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,32 +13,6 @@ if TYPE_CHECKING:
 CHUNK: Final = 1000  #: events of one digest, and of one member of a packed file
 _READ: Final = 1 << 18
 _GZIP: Final = 31  # zlib's word for a gzip member
-
-
-def to_line(entry: Any) -> bytes:
-    """The line of one event."""
-    position, stream, version, topic, state = entry
-    made: dict[str, Any] = {"position": position, "stream": str(UUID(bytes=stream)), "version": version}
-    made["topic"] = topic.decode()
-    try:
-        made["state"] = state.decode()
-    except UnicodeDecodeError:
-        made["state_base64"] = b64encode(state).decode()
-    return orjson.dumps(made, option=orjson.OPT_APPEND_NEWLINE)
-
-
-def from_line(line: bytes) -> Entry:
-    """The event of a line.
-
-    Raises:
-        ValueError: it is none.
-    """
-    try:
-        made = orjson.loads(line)
-        state = made["state"].encode() if "state" in made else b64decode(made["state_base64"], validate=True)
-        return Entry(made["position"], UUID(made["stream"]).bytes, made["version"], made["topic"].encode(), state)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"no event: {error!r}") from error
 
 
 def packed(chunk: bytes) -> bytes:

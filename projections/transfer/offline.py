@@ -7,16 +7,17 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from ..proof.merkle import Frontier, leaf_of_row
+from ...eventstore.entries import from_line, leaf_of_row
+from ..proof.merkle import Frontier
 from ..proof.report import KnownHead, Report
-from .lines import CHUNK, chunks, from_line
+from .lines import CHUNK, chunks
 from .manifest import Manifest, manifest_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from ..proof.merkle import Entry
+    from ...eventstore.entries import Entry
 
 
 def check_export(

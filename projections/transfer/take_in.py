@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from ...eventstore.entries import Entry
     from ...eventstore.mapper import OrjsonMapper
     from ...eventstore.store import Store
-    from ..proof.merkle import Entry
 
 
 _UNBOUNDED: Final = (

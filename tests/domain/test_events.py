@@ -39,7 +39,7 @@ BOUNDS = {
     **dict.fromkeys(("actor", "request_id", "address"), "storable.name in Actor"),
     "args": "ARGS_LIMIT in JobSpec",
     "args_digest": "SHA-256",
-    "digest": "SHA-256",
+    **dict.fromkeys(("digest", "rows"), "SHA-256"),
     "exclusive_key": "two names",
     "tags": "TAGS_LIMIT names",
     "retry": "the fields of RetryPolicy",

@@ -1,10 +1,11 @@
-"""Kill -9 of whatever follows the log, at every fail point of tree, feed, export, import, backup and restore.
+"""Kill -9 of whatever follows the log, at every fail point of tree, feed, export, import, backup, archive and restore.
 
 On PostgreSQL nothing is restored: a backup there is an export, and an import takes it in.
 
 A warm parent, which holds no connection, forks children that work in one folder and die at a point.  After each kill
 another child judges what is left: the tree is that of the events, a consumer has neither gap nor repeat (S16), heads never
-contradict each other (S17), exports, imports, backups and restores are whole or not there.
+contradict each other (S17), exports, imports, backups and restores are whole or not there, and the log reads as it always
+did, whatever of it lies in archives.
 """
 
 import json
@@ -13,19 +14,24 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
 import psycopg
 
+from joblog.domain.job import Actor
+from joblog.domain.spec import JobSpec
 from joblog.eventstore import failpoint
 from joblog.eventstore.append import Append, EventRow
 from joblog.eventstore.clock import SystemClock, SystemIds
+from joblog.eventstore.entries import to_line
 from joblog.eventstore.mapper import OrjsonMapper, OrjsonTranscoder
 from joblog.eventstore.opening import open_store
 from joblog.eventstore.proof_rows import proof_rows
 from joblog.eventstore.store import Seen, Store, taking_turn
+from joblog.projections.archive import make as archive_module
 from joblog.projections.backup.generations import Folder
 from joblog.projections.backup.make import backup
 from joblog.projections.backup.restore import Request, SqliteRestore, choose
@@ -42,6 +48,10 @@ from joblog.projections.transfer.export import export
 from joblog.projections.transfer.manifest import manifest_of
 from joblog.projections.transfer.offline import check_export
 from joblog.projections.transfer.take_in import import_log
+from joblog.projections.verify import row_differences
+from joblog.workers.commands.archiving import archive
+from joblog.workers.commands.held import Held
+from joblog.workers.commands.log import JobLog
 from tests import postgres_server as servers
 from tests.faults import rig
 from tests.faults.rig import Report
@@ -58,6 +68,7 @@ MAPPER: Final = OrjsonMapper(OrjsonTranscoder())
 def small() -> None:
     """Batches and chunks so small that each work has several."""
     tree_module.BATCH = 16  # type: ignore[misc]
+    archive_module.CHUNK = 7  # type: ignore[misc]
     for module in (export_module, lines_module, offline_module):
         setattr(module, "CHUNK", 40)  # noqa: B010 - a constant of several modules
 
@@ -73,6 +84,7 @@ class Place:
         self.kept, self.journal = folder / "key.heads", folder / "journal"
         self.backups, self.exported = folder / "backups", folder / "log.ndjson.gz"
         self.imported, self.restored = folder / "imported.db", folder / "restored.db"
+        self.archives, self.read = folder / "archives", folder / "read.json"
 
     def store(self, path: Path | None = None) -> Any:
         return closing(open_store(self.url if path is None else f"sqlite:///{path}"))
@@ -130,11 +142,21 @@ class Place:
     def do_backup(self, store: Store) -> None:
         backup(store, self.backups, keep=2)
 
+    def do_archive(self, store: Store) -> None:
+        with JobLog(store) as log:
+            for held in finished(log, 3):
+                held.complete()
+            sign(store, SIGNER, self.kept)
+            archive(log, Actor("rig"), self.archives, before=store.now() + 1)
+
     def do_restore(self, store: Store) -> None:
         if not Folder(self.backups).generations():
             backup(store, self.backups)
         restoring = SqliteRestore(self.restored, MAPPER, SystemClock(), SystemIds())
+        is_first = not self.restored.exists()
         restoring.run(choose(self.backups), Request("rig", "because", ""))
+        if is_first:  # once more, over what is there
+            restoring.run(choose(self.backups), Request("rig", "because", ""))
 
     # -- judging ---------------------------------------------------------------------------------------------------------
 
@@ -148,6 +170,8 @@ class Place:
             heads = [*kept_heads(self.kept), *stored_heads(store)]
             report = check_log(store, [KnownHead(one.head, "kept", is_trusted=True) for one in heads])
             assert not report.findings, f"S17: {report.findings[0]}"
+            assert not report.archived, f"an archive is not at hand: {report.archived}"
+            self._judge_reading(store)
             self._judge_consumer(store)
             if manifest_of(self.exported).exists():
                 assert not check_export(self.exported).findings, "an export that is not whole has a manifest"
@@ -157,6 +181,17 @@ class Place:
                 with self.store(path) as store:
                     assert not check_log(store).findings, "a restored log is damaged"
                     assert store.state().epoch > 1, "S3: a restored log goes on in the old epoch"
+
+    def _judge_reading(self, store: Store) -> None:
+        """What was read once is read again, byte for byte, also what was archived meanwhile."""
+        had: dict[str, Any] = json.loads(self.read.read_text()) if self.read.exists() else {"head": 0, "digest": ""}
+        digest = sha256()
+        for entry in proof_rows(store).entries(0, 10**6, store.head()):
+            if entry[0] == had["head"] + 1 and had["head"]:
+                assert digest.hexdigest() == had["digest"], f"the log does not read as before, up to {had['head']}"
+            digest.update(to_line(entry))
+        assert list(row_differences(store, MAPPER, units=True)) == []
+        self.read.write_text(json.dumps({"head": store.head(), "digest": digest.hexdigest()}))
 
     def _judge_consumer(self, store: Store) -> None:
         seen = committed = 0
@@ -214,6 +249,17 @@ def grow(store: Store, count: int) -> None:
     rows = [EventRow(n + 1, "rig.happened", b'{"n":%d}' % n) for n in range(count)]
     with taking_turn(store):
         store.append([Append(stream, 0, rows, "")], state.generation, Seen(state.epoch, 0))
+
+
+def finished(log: JobLog, count: int) -> list[Held]:
+    """So many jobs with a unit each, about to complete."""
+    for _ in range(count):
+        log.submit(JobSpec("rig", key=log.ids.next(), queue="rig"))
+    log.promote()
+    held = log.claim("rig", limit=count, queues=["rig"])
+    for one in held:
+        one.complete_units([("a", {"rows": 1})])
+    return held
 
 
 def victim(place: Place, point: str, passes: int, proof: Path) -> None:

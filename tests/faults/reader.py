@@ -1,5 +1,7 @@
 """Raw reading of a log's database for the oracle: nothing of the product's own reading code."""
 
+import gzip
+import json
 import sqlite3
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -44,9 +46,31 @@ class Reader:
         return UUID(str(value))
 
     def events(self, after: int = 0) -> list[Logged]:
-        statement = f"SELECT position, stream_id, version, topic, state FROM events WHERE position > {self.mark} ORDER BY position"
-        found = self.rows(statement, (after,))
-        return [Logged(p, self.from_id(stream), v, topic, bytes(state)) for p, stream, v, topic, state in found]
+        return self._logged(f"position > {self.mark} ORDER BY position", after)
+
+    def stream(self, stream: UUID) -> list[Logged]:
+        return self._logged(f"stream_id = {self.mark} ORDER BY version", self.to_id(stream))
+
+    def _logged(self, where: str, value: Any) -> list[Logged]:
+        found = self.rows(f"SELECT position, stream_id, version, topic, state FROM events WHERE {where}", (value,))
+        made = [Logged(p, self.from_id(stream), v, topic, bytes(state)) for p, stream, v, topic, state in found]
+        if all(event.state for event in made):
+            return made
+        archived = self._archived()
+        return [event if event.state else event._replace(state=archived.get(event.position, b"")) for event in made]
+
+    def _archived(self) -> dict[int, bytes]:
+        """Every body that lies in an archive, by position: only of its own streams, and only in its range."""
+        found: dict[int, bytes] = {}
+        streams: dict[int, set[str]] = {}
+        for stream, archive in self.rows("SELECT stream_id, archive FROM archived_streams"):
+            streams.setdefault(archive, set()).add(str(self.from_id(stream)))
+        for event, name, first, last, folder in self.rows("SELECT event, name, first, last, folder FROM archives"):
+            with gzip.open(Path(folder) / f"{name}.ndjson.gz", "rb") as lines:
+                for made in map(json.loads, lines):
+                    if made["stream"] in streams.get(event, ()) and first <= made["position"] <= last:
+                        found[made["position"]] = made["state"].encode()
+        return found
 
     def extent(self) -> tuple[int, int]:
         """How many events there are, and the last position."""
@@ -80,8 +104,14 @@ class Reader:
                 row[name] = self.from_id(row[name])
             for name in binary:
                 row[name] = bytes(row[name])
+            if table is s.unit_results and not row["state"]:
+                row["state"] = self._unit(row["job_id"], row["version"])
             rows.append(row)
         return rows
+
+    def _unit(self, job_id: UUID, version: int) -> bytes:
+        """The bytes of a result that was archived: those of its event."""
+        return next((event.state for event in self.stream(job_id) if event.version == version), b"")
 
     def structure(self, *, full: bool) -> list[str]:
         """What the database says is wrong with its own files."""
@@ -142,7 +172,8 @@ SELECT c.oid, c.relname FROM pg_class c JOIN pg_am a ON a.oid = c.relam JOIN pg_
 WHERE c.relkind = 'i' AND a.amname = 'btree' AND n.nspname = current_schema()"""
 _DISABLED: Final = """
 SELECT w.name FROM unnest(%s::text[]) w(name)
-WHERE NOT EXISTS (SELECT 1 FROM pg_trigger t WHERE t.tgrelid = 'events'::regclass AND t.tgname = w.name AND t.tgenabled = 'A')"""
+WHERE NOT EXISTS (SELECT 1 FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+  WHERE n.nspname = current_schema() AND t.tgname = w.name AND t.tgenabled = 'A')"""
 
 
 class PostgresReader(Reader):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from joblog.projections.archive import make as archive_module
 from joblog.projections.proof import tree as tree_module
 from joblog.projections.transfer import export as export_module
 from joblog.projections.transfer import lines as lines_module
@@ -22,10 +23,11 @@ pytestmark = pytest.mark.faults
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     monkeypatch.setattr(tree_module, "BATCH", 16)
+    monkeypatch.setattr(archive_module, "CHUNK", 7)
     for module in (export_module, lines_module, offline_module):
         monkeypatch.setattr(module, "CHUNK", 40)
     made = Place(tmp_path)
-    for group in ("tree", "consumer", "export", "import", "restore"):
+    for group in ("tree", "consumer", "export", "import", "archive", "restore"):
         made.work(group)
     made.judge()
     return made
@@ -42,6 +44,21 @@ def forge_event(place: Place) -> None:
     with closing(sqlite3.connect(place.folder / "joblog.db", isolation_level=None)) as driver:
         driver.execute("DROP TRIGGER events_no_update")
         driver.execute("UPDATE events SET topic = 'forged' WHERE position = 7")
+
+
+def tear_an_archive(place: Place) -> None:
+    [file] = place.archives.glob("*.gz")
+    file.write_bytes(file.read_bytes()[:-20])
+
+
+def lose_an_archive(place: Place) -> None:
+    [file] = place.archives.glob("*.gz")
+    file.unlink()
+
+
+def forge_a_read(place: Place) -> None:
+    had = json.loads(place.read.read_text())
+    place.read.write_text(json.dumps(had | {"head": had["head"] - 1}))
 
 
 def repeat_a_page(place: Place) -> None:
@@ -72,7 +89,18 @@ def restore_in_the_old_epoch(place: Place) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", [forge_event, repeat_a_page, leave_a_gap, tear_the_export, import_half, restore_in_the_old_epoch]
+    "damage",
+    [
+        tear_an_archive,
+        lose_an_archive,
+        forge_a_read,
+        forge_event,
+        repeat_a_page,
+        leave_a_gap,
+        tear_the_export,
+        import_half,
+        restore_in_the_old_epoch,
+    ],
 )
 def test_it_finds_what_is_wrong(place: Place, damage: Callable[[Place], None]) -> None:
     damage(place)

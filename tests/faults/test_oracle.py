@@ -1,5 +1,6 @@
 """The oracle is only worth its word if it reports every kind of damage: each is done to a copy of a good log."""
 
+import gzip
 import random
 import shutil
 import sqlite3
@@ -17,7 +18,11 @@ import sqlalchemy as sa
 
 from joblog import Actor, JobLog, JobSpec
 from joblog.domain.snapshot import JobSnapshot
+from joblog.eventstore.archive_files import file_of
+from joblog.projections.proof.heads import sign
+from joblog.projections.proof.notes import Signer
 from joblog.workers.commands import log as log_module
+from joblog.workers.commands.archiving import archive
 from joblog.workers.commands.held import Held
 from tests import postgres_server as servers
 from tests.faults.finish import finish
@@ -135,6 +140,23 @@ def remember(good: Good) -> Oracle:
     memory = Oracle()
     assert judge(good, memory=memory) == []
     return memory
+
+
+def test_a_log_with_archives_is_judged_by_all_its_bodies(copy: Good, tmp_path: Path) -> None:
+    memory = remember(copy)
+    with JobLog.open(copy.url, clock=copy.clock) as log:
+        sign(log.store, Signer("rig", bytes(32)), None)
+        made = archive(log, Actor("rig"), tmp_path / "archives", before=log.store.now() + 1)
+    assert made.manifest is not None
+
+    def check() -> list[Violation]:
+        with open_reader(copy.url) as reader:
+            return memory.check(reader, None, full=True)
+
+    assert check() == []
+    file = file_of(tmp_path / "archives", made.manifest.name)
+    file.write_bytes(gzip.compress(gzip.decompress(file.read_bytes()).replace(b"units", b"unitz", 1)))
+    assert {one.invariant for one in check()} >= {"S3"}
 
 
 # -- damage --------------------------------------------------------------------------------------------------------------

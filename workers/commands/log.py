@@ -37,6 +37,7 @@ from .answers import BulkAnswer, Commanded, Reclaimed, Submitted
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
     from datetime import datetime
+    from pathlib import Path
     from typing import Self
 
     import sqlalchemy as sa
@@ -96,11 +97,13 @@ class JobLog:
         leases: LeasePolicy | None = None,
         pooler_safe: bool = False,
         read_only: bool = False,
+        archives: Path | None = None,
         **ports: Any,
     ) -> Self:
         """Open the log at *url* (``sqlite:///path``, ``postgresql://…``), creating the schema in an empty database.
 
-        *read_only*: to follow it, also on a standby; every write is refused.  Raises what ``open_store`` raises.
+        *read_only*: to follow it, also on a standby; every write is refused.  *archives*: where archives are that were moved.
+        Raises what ``open_store`` raises.
         """
         policy = leases or LeasePolicy()
         store = open_store(
@@ -109,6 +112,7 @@ class JobLog:
             lease_seconds=policy.lease.total_seconds(),
             pooler_safe=pooler_safe,
             read_only=read_only,
+            archives=archives,
         )
         return cls(store, leases=policy, **ports)
 

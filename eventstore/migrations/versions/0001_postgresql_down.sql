@@ -62,6 +62,10 @@ DROP TABLE credentials
 --;
 DROP TABLE consumers
 --;
+DROP TABLE archives
+--;
+DROP TABLE archived_streams
+--;
 DROP FUNCTION joblog_append_0
 --;
 DROP FUNCTION joblog_claim_0
@@ -89,5 +93,13 @@ DROP FUNCTION joblog_due_1
 DROP FUNCTION joblog_no_row
 --;
 DROP FUNCTION joblog_refuse
+--;
+DROP FUNCTION joblog_may_empty
+--;
+DROP FUNCTION joblog_may_move
+--;
+DROP FUNCTION joblog_is_recorded
+--;
+DROP FUNCTION joblog_is_recording
 --;
 DROP FUNCTION joblog_now

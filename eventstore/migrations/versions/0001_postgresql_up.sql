@@ -1,3 +1,23 @@
+CREATE TABLE archived_streams (
+	stream_id UUID NOT NULL, 
+	archive BIGINT NOT NULL, 
+	PRIMARY KEY (stream_id)
+)
+--;
+CREATE INDEX archived_streams_archive ON archived_streams (archive)
+--;
+CREATE TABLE archives (
+	event BIGINT NOT NULL, 
+	name TEXT COLLATE "C" NOT NULL, 
+	first BIGINT NOT NULL, 
+	last BIGINT NOT NULL, 
+	events BIGINT NOT NULL, 
+	digest TEXT COLLATE "C" NOT NULL, 
+	folder TEXT COLLATE "C" NOT NULL, 
+	PRIMARY KEY (event), 
+	CONSTRAINT archives_name UNIQUE (name)
+)
+--;
 CREATE TABLE consumers (
 	name TEXT COLLATE "C" NOT NULL, 
 	epoch BIGINT NOT NULL, 
@@ -521,13 +541,70 @@ CREATE TABLE webhook_destinations (
 --;
 CREATE OR REPLACE FUNCTION joblog_refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'the log is insert-only' USING ERRCODE = 'JL009'; END $$
 --;
-CREATE TRIGGER events_no_delete BEFORE DELETE OR UPDATE ON events FOR EACH STATEMENT EXECUTE FUNCTION joblog_refuse()
+CREATE TRIGGER events_no_delete BEFORE DELETE ON events FOR EACH STATEMENT EXECUTE FUNCTION joblog_refuse()
 --;
 CREATE TRIGGER events_no_truncate BEFORE TRUNCATE ON events FOR EACH STATEMENT EXECUTE FUNCTION joblog_refuse()
 --;
 ALTER TABLE events ENABLE ALWAYS TRIGGER events_no_delete
 --;
 ALTER TABLE events ENABLE ALWAYS TRIGGER events_no_truncate
+--;
+CREATE OR REPLACE FUNCTION joblog_may_empty() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+IF (NEW.position, NEW.stream_id, NEW.version, NEW.topic, NEW.state) IS NOT DISTINCT FROM (OLD.position, OLD.stream_id, OLD.version, OLD.topic, ''::bytea) AND EXISTS (
+  SELECT 1 FROM archived_streams s JOIN archives a ON a.event = s.archive
+  WHERE s.stream_id = NEW.stream_id AND NEW.position BETWEEN a.first AND a.last
+    AND a.event = (SELECT max(position) FROM events)
+    AND a.last <= (SELECT max(h.size) FROM tree_heads h WHERE h.epoch = (SELECT epoch FROM log_state WHERE id = 1))
+    AND a.last <= (SELECT t.notification_id FROM tracking t WHERE t.application_name = 'tree')) THEN RETURN NEW; END IF;
+RAISE EXCEPTION 'the log is insert-only' USING ERRCODE = 'JL009'; END $$
+--;
+CREATE OR REPLACE FUNCTION joblog_may_move() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+IF (NEW.event, NEW.name, NEW.first, NEW.last, NEW.events, NEW.digest) IS NOT DISTINCT FROM (OLD.event, OLD.name, OLD.first, OLD.last, OLD.events, OLD.digest) THEN RETURN NEW; END IF;
+RAISE EXCEPTION 'the log is insert-only' USING ERRCODE = 'JL009'; END $$
+--;
+CREATE OR REPLACE FUNCTION joblog_is_recorded() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+IF EXISTS (
+  SELECT 1 FROM events e WHERE e.position = NEW.event AND e.position = (SELECT max(position) FROM events)
+    AND e.topic = 'joblog.log.archived' AND e.stream_id = '7e0e9a52-3c70-4a92-8f37-0f3a1c7b9e55' AND (convert_from(e.state, 'UTF8')::jsonb->>'name') = NEW.name AND (convert_from(e.state, 'UTF8')::jsonb->>'first')::bigint = NEW.first AND (convert_from(e.state, 'UTF8')::jsonb->>'last')::bigint = NEW.last AND (convert_from(e.state, 'UTF8')::jsonb->>'events')::bigint = NEW.events AND (convert_from(e.state, 'UTF8')::jsonb->>'digest') = NEW.digest) THEN RETURN NEW; END IF;
+RAISE EXCEPTION 'no such archive is recorded by the newest event' USING ERRCODE = 'JL009'; END $$
+--;
+CREATE OR REPLACE FUNCTION joblog_is_recording() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+IF NOT EXISTS (SELECT 1 FROM archives WHERE event = NEW.archive) AND EXISTS (
+  SELECT 1 FROM events e WHERE e.position = NEW.archive AND e.position = (SELECT max(position) FROM events)
+    AND e.topic = 'joblog.log.archived' AND e.stream_id = '7e0e9a52-3c70-4a92-8f37-0f3a1c7b9e55') THEN RETURN NEW; END IF;
+RAISE EXCEPTION 'no such archive is recorded by the newest event' USING ERRCODE = 'JL009'; END $$
+--;
+CREATE TRIGGER events_no_update BEFORE UPDATE ON events FOR EACH ROW EXECUTE FUNCTION joblog_may_empty()
+--;
+CREATE TRIGGER archives_no_delete BEFORE DELETE ON archives FOR EACH STATEMENT EXECUTE FUNCTION joblog_refuse()
+--;
+CREATE TRIGGER archives_no_truncate BEFORE TRUNCATE ON archives FOR EACH STATEMENT EXECUTE FUNCTION joblog_refuse()
+--;
+CREATE TRIGGER archives_no_update BEFORE UPDATE ON archives FOR EACH ROW EXECUTE FUNCTION joblog_may_move()
+--;
+CREATE TRIGGER archives_recorded BEFORE INSERT ON archives FOR EACH ROW EXECUTE FUNCTION joblog_is_recorded()
+--;
+CREATE TRIGGER archived_streams_no_delete BEFORE DELETE OR UPDATE ON archived_streams FOR EACH STATEMENT EXECUTE FUNCTION joblog_refuse()
+--;
+CREATE TRIGGER archived_streams_no_truncate BEFORE TRUNCATE ON archived_streams FOR EACH STATEMENT EXECUTE FUNCTION joblog_refuse()
+--;
+CREATE TRIGGER archived_streams_recorded BEFORE INSERT ON archived_streams FOR EACH ROW EXECUTE FUNCTION joblog_is_recording()
+--;
+ALTER TABLE events ENABLE ALWAYS TRIGGER events_no_update
+--;
+ALTER TABLE archives ENABLE ALWAYS TRIGGER archives_no_delete
+--;
+ALTER TABLE archives ENABLE ALWAYS TRIGGER archives_no_truncate
+--;
+ALTER TABLE archives ENABLE ALWAYS TRIGGER archives_no_update
+--;
+ALTER TABLE archives ENABLE ALWAYS TRIGGER archives_recorded
+--;
+ALTER TABLE archived_streams ENABLE ALWAYS TRIGGER archived_streams_no_delete
+--;
+ALTER TABLE archived_streams ENABLE ALWAYS TRIGGER archived_streams_no_truncate
+--;
+ALTER TABLE archived_streams ENABLE ALWAYS TRIGGER archived_streams_recorded
 --;
 ALTER TABLE leases SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000)
 --;

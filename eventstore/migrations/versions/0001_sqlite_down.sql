@@ -61,3 +61,7 @@ DROP TABLE due_jobs
 DROP TABLE credentials
 --;
 DROP TABLE consumers
+--;
+DROP TABLE archives
+--;
+DROP TABLE archived_streams

@@ -1,3 +1,24 @@
+CREATE TABLE archived_streams (
+	stream_id BLOB NOT NULL, 
+	archive INTEGER NOT NULL, 
+	PRIMARY KEY (stream_id)
+)
+ WITHOUT ROWID
+--;
+CREATE INDEX archived_streams_archive ON archived_streams (archive)
+--;
+CREATE TABLE archives (
+	event INTEGER NOT NULL, 
+	name TEXT NOT NULL, 
+	first INTEGER NOT NULL, 
+	last INTEGER NOT NULL, 
+	events INTEGER NOT NULL, 
+	digest TEXT NOT NULL, 
+	folder TEXT NOT NULL, 
+	PRIMARY KEY (event), 
+	CONSTRAINT archives_name UNIQUE (name)
+)
+--;
 CREATE TABLE consumers (
 	name TEXT NOT NULL, 
 	epoch INTEGER NOT NULL, 
@@ -541,6 +562,27 @@ CREATE TABLE webhook_destinations (
 --;
 CREATE TRIGGER events_no_delete BEFORE DELETE ON events BEGIN SELECT RAISE(ABORT, 'the log is insert-only'); END
 --;
-CREATE TRIGGER events_no_update BEFORE UPDATE ON events BEGIN SELECT RAISE(ABORT, 'the log is insert-only'); END
---;
 CREATE TRIGGER events_no_replace BEFORE INSERT ON events WHEN EXISTS (SELECT 1 FROM events WHERE position = NEW.position) OR EXISTS (SELECT 1 FROM events WHERE stream_id = NEW.stream_id AND version = NEW.version) BEGIN SELECT RAISE(ABORT, 'the log is insert-only'); END
+--;
+CREATE TRIGGER events_no_update BEFORE UPDATE ON events WHEN NOT (NEW.position IS OLD.position AND NEW.stream_id IS OLD.stream_id AND NEW.version IS OLD.version AND NEW.topic IS OLD.topic AND typeof(NEW.state) = 'blob' AND length(NEW.state) = 0 AND EXISTS (
+  SELECT 1 FROM archived_streams s JOIN archives a ON a.event = s.archive
+  WHERE s.stream_id = NEW.stream_id AND NEW.position BETWEEN a.first AND a.last
+    AND a.event = (SELECT max(position) FROM events)
+    AND a.last <= (SELECT max(h.size) FROM tree_heads h WHERE h.epoch = (SELECT epoch FROM log_state WHERE id = 1))
+    AND a.last <= (SELECT t.notification_id FROM tracking t WHERE t.application_name = 'tree'))) BEGIN SELECT RAISE(ABORT, 'the log is insert-only'); END
+--;
+CREATE TRIGGER archives_no_delete BEFORE DELETE ON archives BEGIN SELECT RAISE(ABORT, 'the log is insert-only'); END
+--;
+CREATE TRIGGER archives_no_update BEFORE UPDATE ON archives WHEN NOT (NEW.event IS OLD.event AND NEW.name IS OLD.name AND NEW.first IS OLD.first AND NEW.last IS OLD.last AND NEW.events IS OLD.events AND NEW.digest IS OLD.digest) BEGIN SELECT RAISE(ABORT, 'the log is insert-only'); END
+--;
+CREATE TRIGGER archives_recorded BEFORE INSERT ON archives WHEN EXISTS (SELECT 1 FROM archives WHERE event = NEW.event OR name = NEW.name) OR NOT EXISTS (
+  SELECT 1 FROM events e WHERE e.position = NEW.event AND e.position = (SELECT max(position) FROM events)
+    AND e.topic = 'joblog.log.archived' AND e.stream_id = x'7e0e9a523c704a928f370f3a1c7b9e55' AND json_extract(CAST(e.state AS TEXT), '$.name') = NEW.name AND json_extract(CAST(e.state AS TEXT), '$.first') = NEW.first AND json_extract(CAST(e.state AS TEXT), '$.last') = NEW.last AND json_extract(CAST(e.state AS TEXT), '$.events') = NEW.events AND json_extract(CAST(e.state AS TEXT), '$.digest') = NEW.digest) BEGIN SELECT RAISE(ABORT, 'no such archive is recorded by the newest event'); END
+--;
+CREATE TRIGGER archived_streams_no_delete BEFORE DELETE ON archived_streams BEGIN SELECT RAISE(ABORT, 'the log is insert-only'); END
+--;
+CREATE TRIGGER archived_streams_no_update BEFORE UPDATE ON archived_streams BEGIN SELECT RAISE(ABORT, 'the log is insert-only'); END
+--;
+CREATE TRIGGER archived_streams_recorded BEFORE INSERT ON archived_streams WHEN EXISTS (SELECT 1 FROM archived_streams WHERE stream_id = NEW.stream_id) OR EXISTS (SELECT 1 FROM archives WHERE event = NEW.archive) OR NOT EXISTS (
+  SELECT 1 FROM events e WHERE e.position = NEW.archive AND e.position = (SELECT max(position) FROM events)
+    AND e.topic = 'joblog.log.archived' AND e.stream_id = x'7e0e9a523c704a928f370f3a1c7b9e55') BEGIN SELECT RAISE(ABORT, 'no such archive is recorded by the newest event'); END

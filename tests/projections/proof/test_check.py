@@ -383,8 +383,8 @@ def test_a_tree_whose_upper_levels_were_changed_proves_no_part(original: Origina
 
 
 def forged_leaves(path: Path) -> list[bytes]:
+    from joblog.eventstore.entries import leaf_hash
     from joblog.eventstore.proof_rows import proof_rows
-    from joblog.projections.proof.merkle import leaf_hash
 
     store = open_store(f"sqlite:///{path}", create=False)
     found = [leaf_hash(entry) for entry in proof_rows(store).entries(0, 1000, END)]

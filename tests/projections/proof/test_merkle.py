@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joblog.projections.proof.merkle import EMPTY, Frontier, leaf_hash, node_hash
+from joblog.eventstore.entries import leaf_hash
+from joblog.projections.proof.merkle import EMPTY, Frontier, node_hash
 from joblog.projections.proof.proofs import (
     consistency_proof,
     inclusion_proof,

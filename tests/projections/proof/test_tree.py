@@ -11,12 +11,13 @@ import pytest
 
 from joblog.domain.errors import CorruptLogError, HeadContradictedError
 from joblog.domain.job import Actor
+from joblog.eventstore.entries import leaf_hash
 from joblog.eventstore.proof_rows import proof_rows
 from joblog.eventstore.store import ConflictError
 from joblog.projections.proof import heads as heads_module
 from joblog.projections.proof import tree as module
 from joblog.projections.proof.heads import kept_heads, sign, stored_heads
-from joblog.projections.proof.merkle import Frontier, leaf_hash
+from joblog.projections.proof.merkle import Frontier
 from joblog.projections.proof.tree import build, stored_tree
 from tests.conformance.backends import Backend, MemoryBackend, SqlBackend, SqliteBackend
 from tests.conformance.builders import armed

@@ -25,6 +25,7 @@ from joblog.domain.errors import (
 )
 from joblog.domain.lease import Token
 from joblog.eventstore.append import Append, EventRow
+from joblog.eventstore.entries import from_line, to_line
 from joblog.eventstore.proof_rows import proof_rows
 from joblog.projections.proof.check import check_log
 from joblog.projections.proof.report import KnownHead
@@ -33,7 +34,7 @@ from joblog.projections.transfer import export as export_module
 from joblog.projections.transfer import lines as lines_module
 from joblog.projections.transfer import offline, take_in
 from joblog.projections.transfer.export import export
-from joblog.projections.transfer.lines import from_line, packed, to_line
+from joblog.projections.transfer.lines import packed
 from joblog.projections.transfer.manifest import Manifest, manifest_of
 from joblog.projections.transfer.offline import check_export
 from joblog.projections.transfer.take_in import import_log
