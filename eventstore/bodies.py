@@ -5,6 +5,7 @@ Whatever comes from an archive is checked against the leaf that the tree has of 
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 from uuid import UUID
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 _HASH: Final = 32
 _TILE: Final = 256
+_OF_FIVE: Final = itemgetter(4)  #: the body of an event with its place
+_OF_THREE: Final = itemgetter(2)  #: and of one in its stream
 
 
 class Elsewhere(bytes):
@@ -66,7 +69,7 @@ class Bodies:
 
     def logged(self, events: list[LoggedEvent], reading: Reading = Reading.CHECKED) -> list[LoggedEvent]:
         """Events of the log."""
-        if all(event[4] for event in events):
+        if all(map(_OF_FIVE, events)):
             return events
         rows = [Entry(e.position, e.stream_id.bytes, e.version, e.topic.encode(), b"") for e in events if not e.state]
         found = self._find(rows, reading)
@@ -74,14 +77,14 @@ class Bodies:
 
     def of_stream(self, stream_id: UUID, events: list[EventRow]) -> list[EventRow]:
         """Events of one stream."""
-        if all(event[2] for event in events):
+        if all(map(_OF_THREE, events)):
             return events
         found = self.at_versions(stream_id, [event.version for event in events if not event.state])
         return [event._replace(state=found.get(event.version, event.state)) for event in events]
 
     def entries(self, rows: list[Any], reading: Reading = Reading.CHECKED) -> list[Any]:
         """Rows as entries."""
-        if all(row[4] for row in rows):
+        if all(map(_OF_FIVE, rows)):
             return rows
         found = self._find([Entry(*row) for row in rows if row[4] == b"" and row[1] is not None], reading)
         return [row if row[0] not in found else (*row[:4], found[row[0]]) for row in rows]
@@ -108,22 +111,28 @@ class Bodies:
         return found
 
     def _from(self, archive: ArchiveRow, rows: list[Entry], reading: Reading) -> dict[int, bytes]:
+        try:
+            file = self.files.open(archive)
+        except (ArchiveMissingError, ArchiveDamagedError) as error:
+            if reading is Reading.CHECKED:
+                raise
+            return {row.position: _elsewhere(archive, error) for row in rows}
         leaves = {} if reading is Reading.COMPARED else self._leaves([row.position for row in rows])
         found: dict[int, bytes] = {}
         for row in rows:
             try:
-                entry = self.files.open(archive).entry(row.position)
-                if reading is Reading.COMPARED and entry is not None:
+                entry = file.entry(row.position)
+                if entry is None:
+                    raise ArchiveDamagedError(archive.name, row.position, "it is not there")  # noqa: TRY301 - see below
+                if reading is Reading.COMPARED:
                     found[row.position] = Elsewhere.of(archive.name, entry.state)
                     continue
-                _check(archive, row, entry, leaves.get(row.position, b""))
-                assert entry is not None  # noqa: S101 - checked
+                _check(archive, row, entry, leaves[row.position])
                 found[row.position] = entry.state
-            except (ArchiveMissingError, ArchiveDamagedError) as error:
+            except ArchiveDamagedError as error:  # of this position; the next one may be good
                 if reading is Reading.CHECKED:
                     raise
-                problem = str(error) if isinstance(error, ArchiveDamagedError) else ""
-                found[row.position] = Elsewhere.of(archive.name, problem=problem)
+                found[row.position] = _elsewhere(archive, error)
         return found
 
     def _leaves(self, positions: list[int]) -> dict[int, bytes]:
@@ -136,13 +145,15 @@ class Bodies:
         return found
 
 
-def _check(archive: ArchiveRow, row: Entry, entry: Entry | None, leaf: bytes) -> None:
+def _elsewhere(archive: ArchiveRow, error: ArchiveMissingError | ArchiveDamagedError) -> Elsewhere:
+    return Elsewhere.of(archive.name, problem=str(error) if isinstance(error, ArchiveDamagedError) else "")
+
+
+def _check(archive: ArchiveRow, row: Entry, entry: Entry, leaf: bytes) -> None:
     """Whether it is the very event of that row, as the tree saw it.
 
     Raises:
         ArchiveDamagedError: it is not.
     """
-    if entry is None:
-        raise ArchiveDamagedError(archive.name, row.position, "it is not there")
     if entry[:4] != row[:4] or leaf_of_row(entry) != leaf:
         raise ArchiveDamagedError(archive.name, row.position, "it is not what was written")

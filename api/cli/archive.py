@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ...domain.errors import InvalidFieldError
+from ..instants import parse_instant
 from ..text import clean, counted
-from .instants import parse_instant
 from .output import answer
 from .session import actor, open_log
 from .settings import shared_options

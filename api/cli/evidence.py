@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ...eventstore.archive_rows import archive_rows
 from ...eventstore.proof_rows import proof_rows
 from ..text import clean, counted, span
 from .checks import Check
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     from ...workers.commands.log import JobLog
 
+_FEW: Final = 5  #: names that are told
 _OLD: Final = 86_400.0  #: seconds that events may go unsigned where heads are signed at all
 
 
@@ -27,6 +29,7 @@ def of_evidence(log: JobLog) -> Iterator[Check]:
         yield Check("tree", "ok", f"{counted(head - size, 'event')} not yet in the tree of hashes")
     yield _of_heads(log, head)
     yield _of_consumers(log)
+    yield _of_archives(log)
 
 
 def _of_heads(log: JobLog, head: int) -> Check:
@@ -52,3 +55,13 @@ def _of_consumers(log: JobLog) -> Check:
         return Check("consumers", "warn", f"of an older log: {', '.join(rewound)}", hint)
     far = max((lag.behind for lag in found), default=0)
     return Check("consumers", "ok", f"{counted(len(found), 'consumer')}, at most {counted(far, 'event')} behind")
+
+
+def _of_archives(log: JobLog) -> Check:
+    """Nobody misses an archive before somebody asks for what is in it."""
+    found, files = archive_rows(log.store).archives(), log.store.bodies.files
+    away = [clean(archive.name) for archive in found if files.find(archive) is None]
+    if away:
+        hint = "put the files back, or say where they are: --archives DIR, JOBLOG_ARCHIVES"
+        return Check("archives", "warn", f"not at hand: {', '.join(away[:_FEW])}", hint)
+    return Check("archives", "ok", f"{counted(len(found), 'archive')}, all at hand" if found else "nothing is archived")

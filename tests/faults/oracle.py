@@ -582,7 +582,7 @@ class Oracle:
             job_id, where = row["stream_id"], f"job {row['stream_id']}, snapshot at version {row['version']}"
             if row["vocabulary"] > CODE_VOCABULARY or getattr(self._streams.get(job_id), "parked", 0):
                 continue
-            events = [tuple(logged[2:]) for logged in reader.stream(job_id)]
+            events = [(logged.version, logged.topic, logged.state) for logged in reader.stream(job_id)]
             try:
                 snapshot = MAPPER.decode(job_id, row["version"], row["topic"], row["state"])
                 happened = MAPPER.decode_all(job_id, events)

@@ -1,5 +1,6 @@
 """Every door that a body goes through, walked before archiving, with the archive at hand, and without it."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from tests.conformance.backends import Backend
 from tests.projections.archive.scene import Scene, archived, follow, put_back, remove, scene
 from tests.projections.proof.logs import SIGNER
 
+ROOT = Path(__file__).parents[3]
 Door = Callable[[Scene, Path, int], Any]
 
 
@@ -189,3 +191,19 @@ def test_every_door_answers_the_same_with_the_archive_and_says_what_is_missing_w
     put_back(tmp_path / "archives")
 
     assert {name for name, found in walk(doors, made, files, last).items() if found != before[name]} == set()
+
+
+def test_nobody_reads_bodies_past_the_one_function() -> None:
+    """Each module that selects the bodies of events has them filled in; a new one must too."""
+    reading = re.compile(r"(?<!\w)state(?!\w)[^;]{0,200}?(?:FROM|JOIN) events\b|ev\.(?:c\.)?state")
+    found = {
+        str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+        for package in ("eventstore", "projections", "workers", "api")
+        for path in (ROOT / package).rglob("*.py")
+    }
+    names = {name for name, text in found.items() if reading.search(text)}
+
+    assert names >= {"eventstore/sqlite_store.py", "eventstore/postgres_store.py", "eventstore/proof_rows.py"}
+    assert {name for name in names if "bodies." not in found[name]} == {
+        "eventstore/statements.py"
+    }  # run by those above
