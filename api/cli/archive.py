@@ -11,6 +11,7 @@ import click
 from ...domain.errors import InvalidFieldError
 from ..instants import parse_instant
 from ..text import clean, counted
+from .door import open_door
 from .output import answer
 from .session import actor, open_log
 from .settings import shared_options
@@ -102,22 +103,43 @@ def _lines(made: Made, chosen: Plan, folder: Path, *, dry_run: bool) -> list[str
     return lines
 
 
-@click.command(name="archives")
-@click.option("--moved", default="", metavar="NAME", help="Say that this archive is in another folder by now.")
-@click.option("--to", "folder", type=_FOLDER, metavar="DIR", help="The folder.")
+@click.group(name="archives", invoke_without_command=True)
 @shared_options()
-def archives_command(*, moved: str, folder: Path | None) -> None:
+@click.pass_context
+def archives_command(ctx: click.Context) -> None:
     """List archives, and whether their files are at hand; say where one is by now."""
+    if ctx.invoked_subcommand is None:
+        _list()
+
+
+@archives_command.command(name="list")
+@shared_options()
+def list_command() -> None:
+    """Show each archive, and whether its file is at hand."""
+    _list()
+
+
+def _list() -> None:
+    with open_door(reading=True) as door:
+        document = door.archives()
+    answer(document, *table(_HEAD, [_cells(one) for one in document["items"]]))
+
+
+@archives_command.command(name="moved")
+@click.argument("name")
+@click.option("--to", "folder", type=_FOLDER, required=True, metavar="DIR", help="Where it is by now.")
+@shared_options()
+def moved_command(*, name: str, folder: Path) -> None:
+    """Say that an archive is in another folder by now; what it holds is what the log has recorded, wherever it is."""
     from ...eventstore.archive_rows import archive_rows
     from .. import documents
 
-    if bool(moved) != (folder is not None):
-        raise click.UsageError("give both --moved and --to, or neither")
-    with open_log(reading=not moved) as log:
-        if folder is not None and not archive_rows(log.store).move(moved, str(folder.absolute())):
-            raise InvalidFieldError("moved", f"there is no archive {moved[:60]!r}", "see `joblog archives`")
-        document = documents.archives(log)
-    answer(document, *table(_HEAD, [_cells(one) for one in document["items"]]))
+    with open_log() as log:
+        if not archive_rows(log.store).move(name, str(folder.absolute())):
+            raise InvalidFieldError("name", f"there is no archive {name[:60]!r}", "see `joblog archives`")
+        [one] = [one for one in documents.archives(log)["items"] if one["name"] == name]
+    said = "it is there" if one["here"] else "it is not there yet"
+    answer(one, clean(f"{name} is looked for in {folder.absolute()}: {said}"))
 
 
 def _cells(one: dict[str, Any]) -> list[str]:

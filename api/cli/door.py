@@ -111,6 +111,9 @@ class Door(Protocol):
     def verify(self, job_id: str, first: int | None, last: int | None, report: Report) -> Document:
         """Hold it, a range of it or a job against the tree of hashes and the heads beside it."""
 
+    def archives(self) -> Document:
+        """Where bodies are that were moved out of it."""
+
     def consumers(self) -> Document:
         """Who follows it under a name."""
 

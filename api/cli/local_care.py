@@ -29,6 +29,10 @@ class LocalCare:
         only = UUID(job_id) if job_id else None
         return check(self.log.store, job=only, first=first, last=last, report=report).document()
 
+    def archives(self) -> Document:
+        """See ``Door``."""
+        return documents.archives(self.log)
+
     def consumers(self) -> Document:
         """See ``Door``."""
         from ...projections.feed import consumers

@@ -19,6 +19,8 @@ WHY: Final[dict[str, str]] = {
     "webhooks": "it says where the log's content is sent to, which is for whoever has the log",
     "heads": "what is signed must be the log itself, and not what somebody says of it",
     "export": "a service gives the same bytes: GET /api/v1/export",
+    "archive": "what it moves out of the log is for whoever has the log",
+    "archives moved": "where a file lies is for the machine that reads it",
     "import-log": "it fills a log that nobody serves yet",
     "backup": _COPIES,
     "restore": _COPIES,

@@ -40,6 +40,10 @@ class RemoteCare:
         made = self.http.post("/api/v1/verify", body, self.ids.next())
         return made if "findings" in made else self.result(made["id"])
 
+    def archives(self) -> Document:
+        """See ``Door``."""
+        return self.http.get("/api/v1/archives")
+
     def projections(self) -> Document:
         """See ``Door``."""
         made = self.http.get("/api/v1/projections")

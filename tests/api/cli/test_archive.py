@@ -125,7 +125,8 @@ def test_every_command_says_the_same_with_the_archive_and_names_it_without(
     assert cli("archives", "--json").document["items"][0]["here"] is False
     assert level(cli("doctor", "--json"), "archives") == "warn"
     assert level(cli("doctor", "--json", "--archives", str(tmp_path / "attic")), "archives") == "ok"
-    assert cli("archives", "--moved", name, "--to", str(tmp_path / "attic"), "--json").document["items"][0]["here"]
+    moved = cli("archives", "moved", name, "--to", str(tmp_path / "attic"))
+    assert moved.lines == [f"{name} is looked for in {tmp_path / 'attic'}: it is there"]
     assert said(cli, COMMANDS["show"], job, tmp_path / "x").out == shown["show"]
 
 
@@ -210,8 +211,8 @@ def test_what_is_not_signed_is_not_archived(log: JobLog, cli: Cli, tmp_path: Pat
 def test_what_was_moved_is_asked_for_in_full(sqlite_log: JobLog, on_file: Cli) -> None:
     submit(sqlite_log)
 
-    assert on_file("archives", "--moved", "x").code == 2
-    assert on_file("archives", "--moved", "x", "--to", "y").refusal == "invalid-field"
+    assert on_file("archives", "moved", "x").code == 2
+    assert on_file("archives", "moved", "x", "--to", "y").refusal == "invalid-field"
     assert on_file("archives").lines[0].split()[0] == "ARCHIVE"
 
 

@@ -93,6 +93,8 @@ READING = {
     "gates": ("gates",),
     "recovery": ("recovery", "--filter", "done", "--search", "PAUSE"),
     "recovery list": ("recovery", "list", "--page", "9"),
+    "archives": ("archives",),
+    "archives list": ("archives", "list"),
     "consumers": ("consumers",),
     "consumers list": ("consumers", "list"),
     "queues list": ("queues", "list"),
