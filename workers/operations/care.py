@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -20,6 +20,7 @@ from ..process_unit import in_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from ...projections.rebuild import Progress
     from ..commands.log import JobLog
@@ -76,8 +77,8 @@ def apart(run: SyncRun, step: str, look: Callable[..., dict[str, Any]], *args: A
     if not isinstance(store, SqlStore):
         return run.step(step, look, run.log, *args)
     url = store.engine.url.render_as_string(hide_password=False)
-    pooler_safe = bool(getattr(store, "pooler_safe", False))
-    return run.step(step, in_process(_in_child, watch=partial(_stop_if_wished, run)), url, pooler_safe, look, *args)
+    opened = Opened(url, bool(getattr(store, "pooler_safe", False)), next(iter(store.bodies.files.folders), None))
+    return run.step(step, in_process(_in_child, watch=partial(_stop_if_wished, run)), opened, look, *args)
 
 
 def _stop_if_wished(run: SyncRun) -> None:
@@ -86,11 +87,19 @@ def _stop_if_wished(run: SyncRun) -> None:
         raise Stopped("wish")
 
 
-def _in_child(url: str, pooler_safe: bool, look: Callable[..., dict[str, Any]], *args: Any) -> dict[str, Any]:  # noqa: FBT001 - as it is handed over
+class Opened(NamedTuple):
+    """How the log was opened, to be opened again."""
+
+    url: str
+    pooler_safe: bool
+    archives: Path | None
+
+
+def _in_child(opened: Opened, look: Callable[..., dict[str, Any]], *args: Any) -> dict[str, Any]:
     from ..commands.log import JobLog
 
     os.nice(_LOWER)
-    with JobLog.open(url, pooler_safe=pooler_safe) as log:
+    with JobLog.open(opened.url, pooler_safe=opened.pooler_safe, archives=opened.archives) as log:
         return look(log, *args)
 
 

@@ -22,7 +22,8 @@ jobs = Jobs()
 
 
 def where(log: JobLog) -> dict[str, Any]:
-    return {"process": os.getpid(), "nice": os.nice(0), "head": log.store.head()}
+    folders = [str(folder) for folder in log.store.bodies.files.folders]
+    return {"process": os.getpid(), "nice": os.nice(0), "head": log.store.head(), "archives": folders}
 
 
 def waits(_: JobLog, begun: str) -> dict[str, Any]:
@@ -53,14 +54,15 @@ def worker(log: JobLog) -> Iterator[Worker]:
         thread.join()
 
 
-def test_it_runs_in_another_process_of_lower_priority(database_url: str) -> None:
-    with JobLog.open(database_url) as log, worker(log):
+def test_it_runs_in_another_process_of_lower_priority(database_url: str, tmp_path: Path) -> None:
+    with JobLog.open(database_url, archives=tmp_path) as log, worker(log):
         job_id = tell.submit(log, None, key="k").job_id
         until(lambda: log.job(job_id).status is Status.COMPLETED)
         made: Any = log.job(job_id).result
     assert made["process"] != os.getpid()
     assert made["nice"] == min(os.nice(0) + care._LOWER, 19)
     assert made["head"] >= 2
+    assert made["archives"] == [str(tmp_path)]
 
 
 def test_it_ends_when_its_job_is_cancelled(sqlite_url: str, tmp_path: Path) -> None:
