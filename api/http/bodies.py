@@ -123,17 +123,22 @@ def query(given: Mapping[str, str], kind: type[T]) -> T:
     return convert(dict(given), said(kind), "query", strict=False)
 
 
-@functools.cache
 def said(kind: type[T]) -> type[T]:
     """*kind* as texts can say it: what may be null is left out instead, and the word "null" is a name like any other."""
+    made: type[T] = _said(kind)  # type: ignore[arg-type] # a class is hashable
+    return made
+
+
+@functools.cache
+def _said(kind: Any) -> Any:
     hints = get_type_hints(kind, include_extras=True)
     kinds = {name: [one for one in get_args(hint) if one is not NoneType] for name, hint in hints.items()}
     told = [
         (one.name, functools.reduce(operator.or_, kinds[one.name]), one.default)
-        for one in msgspec.structs.fields(kind)  # type: ignore[arg-type]
+        for one in msgspec.structs.fields(kind)
         if NoneType in get_args(hints[one.name])
     ]
-    return msgspec.defstruct(kind.__name__, told, bases=(kind,), kw_only=True)  # type: ignore[type-var,return-value]
+    return msgspec.defstruct(kind.__name__, told, bases=(kind,), kw_only=True)
 
 
 def convert(found: Any, kind: type[T], what: str, *, strict: bool = True) -> T:
