@@ -29,6 +29,8 @@ def test_a_gate_is_closed_by_mouse_and_opened_by_keyboard(visit: Visit, log: Job
     gating.limit(log, "mail", ADA, GateLimits(slots=1))  # the table moves; what was typed stays
     expect(page.locator("#gates")).to_contain_text("mail")
     assert faults(page) == []
+    page.emulate_media(color_scheme="light")
+    assert faults(page) == []
     row.get_by_role("button", name="Close crm/red").click()
 
     expect(row.locator(".chip.waiting")).to_be_visible()
