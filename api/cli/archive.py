@@ -16,6 +16,7 @@ from .output import answer
 from .session import actor, open_log
 from .settings import shared_options
 from .terminal import table
+from .verify import public_key
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -40,25 +41,30 @@ _MOST: Final = 10_000
 @click.option(
     "--most", type=click.IntRange(min=1), default=_MOST, show_default=True, help="Events of one archive, at most."
 )
+@click.option(
+    "--key", default="", envvar="JOBLOG_VERIFY_KEY", metavar="KEY", help="The public key of the heads, or its file."
+)
 @click.option("--dry-run", is_flag=True, help="Only say what it would be.")
 @shared_options()
-def archive_command(*, before: str, folder: Path, most: int, dry_run: bool) -> None:
+def archive_command(*, before: str, folder: Path, most: int, key: str, dry_run: bool) -> None:
     """Move the bodies of jobs that ended for good into a file that the log can check.
 
-    Only of whole jobs, completed or cancelled, whose last event a signed head covers (`joblog heads sign`).  The log keeps the
+    Only of whole jobs, completed or cancelled, whose last event a signed head covers (`joblog heads sign`; with --key its
+    signature is checked).  The log keeps the
     rows: positions, ids, versions and proofs stay, and whoever reads a body gets it from the file.  One archive a run; run it
     again for more.  A backup of the log does not hold the archives: keep them as you keep backups.
     """
     from ...projections.archive.plan import plan
     from ...workers.commands.archiving import Made, archive
 
+    verifier = public_key(key)
     with open_log() as log:
         instant = _instant(before, log.now())
         at = round(instant.timestamp() * 1_000_000)
         if dry_run:
-            _tell(Made(plan(log.store, at, most), None, 0), folder, dry_run=True)
+            _tell(Made(plan(log.store, at, most, verifier), None, 0), folder, dry_run=True)
         else:
-            _tell(archive(log, actor(), folder, before=at, most=most), folder)
+            _tell(archive(log, actor(), folder, before=at, most=most, verifier=verifier), folder)
 
 
 def _instant(text: str, now: datetime) -> datetime:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from ...eventstore.store import JobRow, Store
-    from ..proof.notes import SignedHead
+    from ..proof.notes import SignedHead, Verifier
 
 MOST: Final = 10_000  #: events of an archive: it is emptied in one transaction under the log's lock
 #: How a job ends for good, and the event that says so.  A failed one may be retried.
@@ -33,14 +33,17 @@ class Plan(NamedTuple):
     left: bool  #: there is more for the next one
 
 
-def plan(store: Store, before: int, most: int = MOST) -> Plan:
+def plan(store: Store, before: int, most: int = MOST, verifier: Verifier | None = None) -> Plan:
     """The next streams that ended before the instant *before* and fit into *most* events.
 
     Raises:
         InvalidFieldError: nothing was signed in this epoch.
+        SignatureError: the head was not signed under the key of *verifier*.
         HeadContradictedError: the tree is not what was signed.
     """
     head = _head(store)
+    if verifier is not None:
+        verifier.opened(head.note)
     streams: list[UUID] = []
     positions: list[int] = []
     too_big = 0

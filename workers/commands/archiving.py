@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ...domain.job import Actor
+    from ...projections.proof.notes import Verifier
     from .log import JobLog
 
 
@@ -27,15 +28,18 @@ class Made(NamedTuple):
     position: int  #: of the event that records it
 
 
-def archive(log: JobLog, actor: Actor, folder: Path, *, before: int, most: int = MOST) -> Made:
+def archive(
+    log: JobLog, actor: Actor, folder: Path, *, before: int, most: int = MOST, verifier: Verifier | None = None
+) -> Made:
     """Archive the next streams that ended before the instant *before*, at most *most* events; again for more.
 
     Raises:
         InvalidFieldError: no head was signed in this epoch.
+        SignatureError: the newest head was not signed under the key of *verifier*.
         StoreBusyError: another archive took them meanwhile; nothing was changed.
     """
     actor = check_actor(log, actor)
-    chosen = plan(log.store, before, most)
+    chosen = plan(log.store, before, most, verifier)
     if not chosen.streams:
         return Made(chosen, None, 0)
     folder = folder.absolute()

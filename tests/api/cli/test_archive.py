@@ -208,6 +208,16 @@ def test_what_is_not_signed_is_not_archived(log: JobLog, cli: Cli, tmp_path: Pat
     assert an_archive(cli, tmp_path, "--json").document["streams"] == 0
 
 
+def test_a_head_of_another_key_covers_nothing(sqlite_log: JobLog, on_file: Cli, tmp_path: Path) -> None:
+    ended(sqlite_log, on_file, tmp_path)
+    joblog("heads", "keygen", str(tmp_path / "other"))
+
+    refused = an_archive(on_file, tmp_path, "--key", str(tmp_path / "other.pub"))
+
+    assert (refused.code, refused.refusal) == (5, "bad-signature")
+    assert an_archive(on_file, tmp_path, "--key", str(tmp_path / "key.pub"), "--json").document["streams"] == 3
+
+
 def test_what_was_moved_is_asked_for_in_full(sqlite_log: JobLog, on_file: Cli) -> None:
     submit(sqlite_log)
 

@@ -26,7 +26,7 @@ from joblog.projections.verify import row_differences
 from joblog.workers.commands.log import JobLog
 from tests.clocks import MovedClock
 from tests.conformance.backends import Backend, MemoryBackend, SqlBackend, SqliteBackend
-from tests.conformance.builders import whole_log
+from tests.conformance.builders import armed, whole_log
 from tests.projections.archive.scene import Scene, archived, emptied, follow, remove, scene, told
 from tests.projections.archive.test_emptying import EMPTY, with_triggers_off
 from tests.projections.proof.logs import SIGNER, known
@@ -348,6 +348,17 @@ def test_workers_followers_and_rebuilds_go_on_beside_it(backend: Backend, tmp_pa
     assert emptied(made.log.store) == made.ended
     assert held(made).findings == []
     assert list(row_differences(beside.store, beside.mapper, units=True)) == []
+
+
+def test_who_reads_while_it_is_not_committed_reads_what_was_there(backend: Backend, tmp_path: Path) -> None:
+    made, beside = scene(backend.open(), backend), backend.open()
+    before, seen = whole_log(made.log.store), []
+
+    with armed("archive.before_commit", lambda: seen.append(whole_log(beside.store))):
+        archived(made, tmp_path / "archives")
+
+    assert seen == [before]
+    assert whole_log(beside.store)[:-1] == before
 
 
 def submit_and_run(log: JobLog, key: str) -> Any:
