@@ -268,7 +268,8 @@ class Worker:
     def _ask_to_yield(self) -> None:
         """Somebody waits and no slot is free: the longest runner gives way at its next boundary."""
         now = self.log.clock.monotonic()
-        runners = [execution for execution, _ in self._running.values() if now - execution.began >= YIELD_AFTER]
+        running = self._running.copy()  # at once: the loop's thread begins and ends jobs meanwhile
+        runners = [execution for execution, _ in running.values() if now - execution.began >= YIELD_AFTER]
         if runners:
             min(runners, key=lambda execution: execution.began).control.ask("yield")
 
