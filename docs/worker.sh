@@ -11,7 +11,7 @@ ask() { # METHOD PATH [BODY]: the answer's body on stdout; its status decides.  
             -H "Authorization: Bearer $JOBLOG_TOKEN" -H 'Content-Type: application/json' ${3:+-d "$3"})
         code=${answer##*
 }
-        [ "$code" = 000 ] || [ "$code" = 503 ] && sleep 0.2
+        [ "$code" = 000 ] || [ "$code" = 503 ] && { kill -0 $$ 2> /dev/null || exit 1; sleep 0.2; } # not longer than the worker
     done
     printf '%s' "${answer%
 *}"

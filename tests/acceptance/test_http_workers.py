@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
@@ -15,6 +16,7 @@ import pytest
 from joblog import Actor, JobLog, LeasePolicy
 from tests.acceptance.workers import end
 from tests.api.http.client import Client, a_token, serving
+from tests.conformance.builders import BOUND
 from tests.patience import until
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -40,7 +42,9 @@ class Import:
     def worker(self, language: str, name: str, slow: str = "") -> Iterator[subprocess.Popen[bytes]]:
         environment = {**os.environ, "JOBLOG_URL": f"http://127.0.0.1:{self.port}", "JOBLOG_TOKEN": self.token}
         environment |= {"WAIT": "8"} | ({"SLOW": slow} if slow else {})
-        process = subprocess.Popen([*LANGUAGES[language], name, "--until-idle"], env=environment)
+        process = subprocess.Popen(
+            [*LANGUAGES[language], name, "--until-idle"], env=environment, start_new_session=True
+        )
         try:
             yield process
         finally:
@@ -97,6 +101,28 @@ def test_a_worker_in_any_language_stops_at_its_boundary_when_an_operator_asks(si
         until(lambda: site.status() == "completed")
 
     assert site.imported() == LINES
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_nothing_of_a_worker_outlives_it(site: Import, language: str) -> None:
+    """What asked on behind it would take jobs for nobody."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as deaf:
+        site.port = deaf.getsockname()[1]
+        deaf.settimeout(BOUND)
+        with site.worker(language, "gone") as worker:
+            deaf.accept()[0].close()  # it asks, gets no answer, and asks again
+            deaf.close()
+            worker.kill()
+            worker.wait()
+            until(lambda: not is_there(worker.pid))
+
+
+def is_there(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def _uuid(site: Import) -> UUID:
