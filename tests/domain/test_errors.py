@@ -56,6 +56,8 @@ CODES = {
     "CorruptLogError": "corrupt-log",
     "RebuildRunningError": "rebuild-running",
     "UnknownOutcomeError": "outcome-unknown",
+    "ArchiveDamagedError": "archive-damaged",
+    "ArchiveMissingError": "archive-missing",
     "ConsumerMovedError": "consumer-moved",
     "ConsumerNotFoundError": "consumer-not-found",
     "DamagedExportError": "damaged-export",
@@ -70,6 +72,8 @@ TREE = [cls for _, cls in inspect.getmembers(errors, inspect.isclass) if issubcl
 #: What each parameter of an error is called with here.
 GIVEN = {
     "job_id": JOB,
+    "archive": "0a1b2c3d-1-900",
+    "folder": "/archives",
     "field": "args.rows[3]",
     "problem": "empty",
     "way_out": "give a name",

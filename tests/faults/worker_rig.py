@@ -90,8 +90,9 @@ class WorkerRig(ForkRig):
     def warm(self) -> None:
         """Let a worker do each kind of job here first, in a life of its own: no child imports or compiles again."""
         super().warm()
+        before = threading.active_count()  # whoever runs this may have threads of its own
         rig.put_back(self._work_here)
-        if threading.active_count() > 1:
+        if threading.active_count() > before:
             raise RuntimeError("a process with threads must not fork")
         self.begin()
         gc.collect()

@@ -233,6 +233,6 @@ class Call(Row):
 ROWS: dict[str, type[Row]] = {row.kind: row for row in (Webhook, Mail, Call)}
 COLUMNS = tuple(f"TST-{number:02}" for number in range(8, 18))
 #: Built-in kinds that send nothing.
-_CARE = {f"joblog.{what}" for what in ("bulk", "diff", "rebuild", "verify")}
+_CARE = {f"joblog.{what}" for what in ("bulk", "queue-bulk", "diff", "rebuild", "verify")}
 STAYING = frozenset({"import.file", webhooks.ANNOUNCE, webhooks.PRUNE, *_CARE})
 LATEST = timedelta(seconds=RETRY.first_seconds * 1.25)
