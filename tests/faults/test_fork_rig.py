@@ -4,7 +4,7 @@ import pytest
 
 from joblog.eventstore.failpoint import POINTS
 from tests.faults import fork_rig, postgres_rig
-from tests.faults.campaign import start_shard
+from tests.faults.campaign import ENOUGH_FOR_ALL_POINTS, start_shard
 from tests.faults.workload import WEIGHTS
 
 pytestmark = pytest.mark.faults
@@ -39,7 +39,7 @@ def test_a_point_of_a_new_group_is_not_passed_over() -> None:
 
 
 def test_kills_at_every_point_on_sqlite_leave_a_good_log() -> None:
-    report = start_shard("sqlite-kills", seed=2, count=80)
+    report = start_shard("sqlite-kills", seed=2, count=ENOUGH_FOR_ALL_POINTS * len(fork_rig.POINTS))
 
     assert report.violations == []
     assert {*fork_rig.POINTS, *fork_rig.BIRTHS} <= {point for point, times in report.fired.items() if times}
