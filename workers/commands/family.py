@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
@@ -9,7 +10,9 @@ from ...domain.errors import (
     JobLogError,
     JobNotFoundError,
     StateError,
+    StoreError,
     UnknownEventError,
+    UnknownOutcomeError,
     VersionConflictError,
 )
 from ...domain.job import Actor
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
     from ...eventstore.writer import GroupWriter
     from .log import JobLog
 
+
+logger = logging.getLogger(__name__)
 
 LOOKS: Final = 3  #: at a parent that others change meanwhile; then the floor under its waiting has it
 
@@ -57,10 +62,18 @@ def look_at_parent(log: JobLog, job: Job) -> None:
     """Wake the parent of a stored end whose commit did not.
 
     Between our look at it and that commit the parent may have begun to wait, and have found the child still at work.
-    Of two who both write first and then look, one sees the other.
+    Of two who both write first and then look, one sees the other.  The end is acknowledged whatever becomes of this: if
+    nobody can look, the floor under the parent's waiting does.
     """
     if not job.parent_id or job.status not in ENDED:
         return
+    try:
+        _wake_parent(log, job)
+    except (StoreError, UnknownOutcomeError) as error:
+        logger.warning("job %s has ended, its parent looks for itself: %s", job.id, error)
+
+
+def _wake_parent(log: JobLog, job: Job) -> None:
     for _ in range(LOOKS):
         try:
             parent = log.job(UUID(job.parent_id))

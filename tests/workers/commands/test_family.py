@@ -7,8 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from joblog.domain.errors import JobNotFoundError
-from joblog.domain.job import CRASH_LIMIT
+from joblog.domain.errors import JobLogError, JobNotFoundError, StoreUnavailableError
+from joblog.domain.job import CRASH_LIMIT, Job
+from joblog.domain.status import ENDED
 from joblog.eventstore.append import Append
 from joblog.eventstore.store import LeaseRow
 from joblog.workers.commands import family
@@ -175,6 +176,34 @@ def test_a_parent_that_began_to_wait_while_the_end_of_its_child_was_on_its_way_i
 
     assert topics(log, parent.job_id)[-1] == "woken"
     assert ids(claim(log)) == [parent.job_id]
+
+
+@pytest.mark.parametrize("end", LATE_ENDS)
+def test_an_end_that_is_stored_is_acknowledged_also_if_nobody_can_look_at_the_parent(
+    log: JobLog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, end: str
+) -> None:
+    """S2: the store goes away between the commit and the look; whoever were told of an error would try again."""
+    _, [child] = a_family(log)
+    if end == "cancelled":
+        child.release("yield")
+    elif end == "found dead":
+        log.command("cancel", child.job_id, an_actor())
+    decide = family.with_parent
+
+    def away(*_: Any, **__: Any) -> Job:
+        raise StoreUnavailableError("gone")
+
+    def then_away(*arguments: Any) -> Any:
+        decided = decide(*arguments)
+        monkeypatch.setattr(log, "job", away)
+        return decided
+
+    monkeypatch.setattr(family, "with_parent", then_away)
+    answer = LATE_ENDS[end](log, child)
+
+    assert not isinstance(answer, JobLogError)
+    assert log.row(child.job_id)["status"] in ENDED
+    assert "gone" in caplog.text
 
 
 @pytest.mark.parametrize("before", ["waiting", "queued"])
