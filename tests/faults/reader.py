@@ -3,6 +3,7 @@
 import gzip
 import json
 import sqlite3
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
@@ -27,17 +28,19 @@ class Logged(NamedTuple):
     state: bytes
 
 
-class Reader:
+class Reader(ABC):
     """One connection, opened fresh and closed soon; reads committed rows only."""
 
     dialect: str
     mark: str
 
+    @abstractmethod
     def rows(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        raise NotImplementedError
+        """What a statement finds."""
 
+    @abstractmethod
     def close(self) -> None:
-        raise NotImplementedError
+        """Disconnect."""
 
     def to_id(self, value: UUID) -> Any:
         return value
@@ -113,13 +116,13 @@ class Reader:
         """The bytes of a result that was archived: those of its event."""
         return next((event.state for event in self.stream(job_id) if event.version == version), b"")
 
+    @abstractmethod
     def structure(self, *, full: bool) -> list[str]:
         """What the database says is wrong with its own files."""
-        raise NotImplementedError
 
+    @abstractmethod
     def schema(self) -> list[str]:
         """Which tables and triggers are missing."""
-        raise NotImplementedError
 
     def __enter__(self) -> Self:
         return self

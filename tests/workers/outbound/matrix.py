@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import replace
@@ -84,7 +85,7 @@ SMTP: Cells = {
 }
 
 
-class Peer:
+class Peer(ABC):
     """A server in a thread of its own that behaves as it is told, until it is told otherwise."""
 
     now: Any
@@ -95,8 +96,9 @@ class Peer:
         self.ready, self.end = threading.Event(), asyncio.Event()
         self.server: Any = None
 
+    @abstractmethod
     def opened(self) -> AbstractAsyncContextManager[Any]:
-        raise NotImplementedError
+        """The server, for as long as it is to be there."""
 
     @property
     def asked(self) -> int:
