@@ -101,9 +101,9 @@ class Peer(ABC):
         """The server, for as long as it is to be there."""
 
     @property
+    @abstractmethod
     def asked(self) -> int:
         """How many requests came."""
-        raise NotImplementedError
 
     @contextmanager
     def serving(self) -> Iterator[Peer]:
