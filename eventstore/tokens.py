@@ -9,6 +9,8 @@ from .placed import placed
 from .sql_store import SqlStore
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .store import Store
 
 _COLUMNS: Final = "id, name, purpose, hash, scopes, tenant, owner, created_at, expires_at, used_at, revoked_at"
@@ -55,11 +57,19 @@ def find(store: Store, token_id: str) -> TokenRow | None:
 
 def may(store: Store, token_id: str, scope: str) -> bool:
     """Whether a token still opens *scope*: asked anew right before an effect (CTL-07)."""
-    row = find(store, token_id)
+    return may_all(store, [(token_id, scope)])[token_id, scope]
+
+
+def may_all(store: Store, asked: Sequence[tuple[str, str]]) -> dict[tuple[str, str], bool]:
+    """The same of many tokens and scopes, in one question."""
+    wanted = list({token_id for token_id, _ in asked})
+    marks = ", ".join("?" * len(wanted))
+    found = _of(store).sql_rows(placed(f"SELECT {_COLUMNS} FROM tokens WHERE id IN ({marks})", store.dialect), wanted)
+    rows = [TokenRow(*row) for row in found]
     # Each command asks, and the store's time is a question of its own: only where an end is set.
-    if row is None or not row.is_live(0 if row.expires_at is None else store.now()):
-        return False
-    return bool({scope, "admin"} & {*row.scopes.split()})
+    now = store.now() if any(row.expires_at is not None for row in rows) else 0
+    opened = {row.id: {*row.scopes.split()} for row in rows if row.is_live(now)}
+    return {(token_id, scope): bool({scope, "admin"} & opened.get(token_id, set())) for token_id, scope in asked}
 
 
 def listed(store: Store, purpose: str, *, limit: int = 1000) -> list[TokenRow]:

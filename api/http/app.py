@@ -171,7 +171,7 @@ def _handler(service: Service, route: Route) -> Handler:
             _ = call.key
         if route.on_loop:
             if route.is_command and route.scope:
-                await service.ask(_check_right, call)
+                _check(call, may=await service.may(principal, route.scope))
             made = await route.handler(call)
             return made if isinstance(made, web.StreamResponse) else _response(made)
         return _response(await service.ask(_encoded, route, call))
@@ -198,16 +198,16 @@ async def _who(service: Service, request: web.Request) -> Principal:
     return known if known is not None else await service.ask(service.auth.look_up, request)
 
 
-def _check_right(call: Call) -> None:
+def _check(call: Call, *, may: bool) -> None:
     """A right that was withdrawn within the second for which it is remembered counts for every command."""
-    if not call.may():
+    if not may:
         raise ForbiddenError(f"{call.principal.name} may not do this any more")
 
 
 def _encoded(route: Route, call: Call) -> Answer:
     """The handler's answer, its body encoded in the thread that made it."""
     if route.is_command and route.scope and not route.asks:
-        _check_right(call)
+        _check(call, may=call.may())
     made = route.handler(call)
     answer = made if isinstance(made, Answer) else Answer(made, route.status)
     if answer.body is not None and not isinstance(answer.body, bytes):

@@ -18,7 +18,7 @@ from ...eventstore.clock import micros
 from .errors import CrossSiteError, ScopeMissingError, TokenNotFoundError, UnauthorizedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from aiohttp import web
 
@@ -99,6 +99,8 @@ class Proxies:
 
     def trusts(self, address: str) -> bool:
         """Whether a peer is one of them."""
+        if not self.networks:
+            return False
         try:
             ip = ipaddress.ip_address(address)
         except ValueError:
@@ -185,9 +187,16 @@ class Auth:
 
     def may(self, principal: Principal, scope: str) -> bool:
         """Whether they still may, asked anew right before an effect (CTL-07)."""
-        if principal.via == "proxy":
-            return principal.has(scope)
-        return tokens.may(self.log.store, principal.token_id, scope)
+        return self.may_all([(principal, scope)])[principal, scope]
+
+    def may_all(self, asked: Sequence[tuple[Principal, str]]) -> dict[tuple[Principal, str], bool]:
+        """The same of many, in one question."""
+        answers = {(who, scope): who.has(scope) for who, scope in asked if who.via == "proxy"}
+        kept = [(who, scope) for who, scope in asked if who.via != "proxy"]
+        if kept:
+            still = tokens.may_all(self.log.store, [(who.token_id, scope) for who, scope in kept])
+            answers |= {(who, scope): still[who.token_id, scope] for who, scope in kept}
+        return answers
 
     # -- browsers ----------------------------------------------------------------------------------------------------
 

@@ -27,9 +27,10 @@ DEPTH: Final = 64
 
 async def read(request: web.Request, *, limit: int, seconds: float) -> bytes:
     """The body, unpacked."""
-    if (request.content_length or 0) > limit:
-        raise BodyTooLargeError(f"the body is over {limit:,} bytes; stage the data and pass a reference")
+    _bounded(b"", limit, request.content_length or 0)
     unpack = _unpacker(request.headers.get("Content-Encoding", "identity").strip().lower())
+    if unpack is None and request.content.is_eof():  # it came with the header
+        return _bounded(request.content.read_nowait(), limit)
     parts: list[bytes] = []
     count = arrived = 0
     try:
@@ -38,14 +39,20 @@ async def read(request: web.Request, *, limit: int, seconds: float) -> bytes:
                 arrived += len(part)  # also what stands behind the end of a packed body
                 made = part if unpack is None else _unpacked(unpack, part, limit - count + 1)
                 count += len(made)
-                if max(count, arrived) > limit:
-                    raise BodyTooLargeError(f"the body is over {limit:,} bytes; stage the data and pass a reference")
+                _bounded(part, limit, max(count, arrived))
                 parts.append(made)
     except TimeoutError:
         raise SlowBodyError(f"the body did not arrive within {seconds:g} s") from None
     if unpack is not None and not unpack.eof:
         raise BadBodyError("the packed body ends too early")
     return b"".join(parts)
+
+
+def _bounded(part: bytes, limit: int, size: int | None = None) -> bytes:
+    """*part*, unless it (or so many bytes in all) is too much."""
+    if (len(part) if size is None else size) > limit:
+        raise BodyTooLargeError(f"the body is over {limit:,} bytes; stage the data and pass a reference")
+    return part
 
 
 def _unpacker(encoding: str) -> Any:

@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 KEPT: Final = 4096  #: newest events in memory
 PAGE: Final = 500
 _POLL_SECONDS: Final = 1.0
+_WANTED_SECONDS: Final = 10.0  #: for so long after the last wait the log is followed for nobody: a poller comes back
 _KNOWN_JOBS: Final = 20_000
 
 
@@ -78,13 +79,15 @@ class Feed:
         self.stopped = asyncio.Event()
         self._wake = asyncio.Event()
         self._next: asyncio.Future[None] | None = None
-        self._store_id: UUID | None = None
+        self._waiting = 0
+        self._asked_at: float | None = None  #: when somebody last began to wait
+        self._store_id: UUID | None = None  #: None: nothing is followed; begin anew at the end of the log
         self._owners: dict[UUID, tuple[str, str] | None] = {}
 
     # -- reading the log ---------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Read what is appended until cancelled; the database may be away for a while."""
+        """Read what is appended until cancelled, if anybody wants it; the database may be away for a while."""
         loop = asyncio.get_running_loop()
 
         def wake() -> None:
@@ -95,18 +98,31 @@ class Feed:
         try:
             while True:
                 self._wake.clear()
-                before = (self.epoch, self.head)
-                try:
-                    more = await self._service.ask(self._read)
-                except JobLogError as error:  # also our own "too busy": whoever waits at the end lives on this reader
-                    logger.warning("the log can't be followed for now: %s", error)
-                    more = False
-                if (self.epoch, self.head) != before:
-                    self._tell()
-                if not more:
+                if not (self._is_wanted() and await self._look()):
                     await _within(self._wake.wait(), _POLL_SECONDS)
         finally:
             self._log.waker.unsubscribe(ticket)
+
+    def _is_wanted(self) -> bool:
+        """Whether anybody follows or comes back soon; what is appended while nobody does is passed over."""
+        if self.followers or self._waiting:
+            return True
+        now = self._log.clock.monotonic()
+        if self._asked_at is not None and now - self._asked_at < _WANTED_SECONDS:
+            return True
+        self._store_id = None
+        return False
+
+    async def _look(self) -> bool:
+        """Read on and tell of it; whether there is more."""
+        before, more = (self.epoch, self.head), False
+        try:
+            more = await self._service.ask(self._read)
+        except JobLogError as error:  # also our own "too busy": whoever waits at the end lives on this reader
+            logger.warning("the log can't be followed for now: %s", error)
+        if (self.epoch, self.head) != before:
+            self._tell()
+        return more
 
     def _read(self) -> bool:
         state = self._log.store.state()
@@ -133,9 +149,16 @@ class Feed:
         """Wait until something was appended or the service stops (true), or *seconds* are over; *behind*: if not already."""
         if self.stopped.is_set() or (behind is not None and self.head > behind):
             return True
+        self._asked_at = self._log.clock.monotonic()
         if self._next is None:
             self._next = asyncio.get_running_loop().create_future()
-        told, _ = await asyncio.wait({self._next}, timeout=max(seconds, 0))
+        if self._store_id is None:
+            self._wake.set()  # what came while nobody waited is seen at once
+        self._waiting += 1
+        try:
+            told, _ = await asyncio.wait({self._next}, timeout=max(seconds, 0))
+        finally:
+            self._waiting -= 1
         return bool(told)
 
     def stop(self) -> None:

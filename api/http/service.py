@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from .auth import Auth, Proxies
 from .errors import OverloadedError
 from .guard import Guard, Limits
-from .together import Together
+from .together import Together, TogetherSoon
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,6 +50,7 @@ class Service:
         self.requests = Requests()
         self.feed = Feed(self)
         self.together = Together()
+        self._rights = TogetherSoon(partial(self.ask, self.auth.may_all))
         self.chores = Chores(log)
         self.draining = False
         self.began_at = log.now()
@@ -70,6 +72,10 @@ class Service:
             return await asyncio.get_running_loop().run_in_executor(self._pool, function, *args)
         finally:
             self._pending -= 1
+
+    async def may(self, principal: Principal, scope: str) -> bool:
+        """Whether they still may, asked anew from the loop; many who come at once are one question of the store's."""
+        return await self._rights.ask((principal, scope))
 
     async def start(self) -> None:
         """Begin to follow the log and to watch connections."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Hashable, Mapping
 
 T = TypeVar("T")
+Q = TypeVar("Q", bound="Hashable")
 
 
 @dataclass(slots=True)
@@ -53,3 +55,48 @@ class Together:
         """How often."""
         with self._lock:
             return self._looks[name].asked if name in self._looks else 0
+
+
+class TogetherSoon(Generic[Q, T]):
+    """Joins the requests of an event loop: what they ask while a look is under way travels with the next one.
+
+    *look* gets all questions of one turn, each once, and answers each of them.
+    """
+
+    def __init__(self, look: Callable[[list[Q]], Awaitable[Mapping[Q, T]]]) -> None:
+        self._look = look
+        self._waiting: dict[Q, list[asyncio.Future[T]]] = {}
+        self._turns: asyncio.Task[None] | None = None
+
+    async def ask(self, question: Q) -> T:
+        """The answer to *question*, of a look that began after it was asked."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+        self._waiting.setdefault(question, []).append(answer)
+        if self._turns is None:
+            self._turns = loop.create_task(self._take_turns())
+        return await answer
+
+    async def _take_turns(self) -> None:
+        try:
+            while self._waiting:
+                asked, self._waiting = self._waiting, {}
+                await self._answer(asked)
+        finally:
+            self._turns = None
+
+    async def _answer(self, asked: dict[Q, list[asyncio.Future[T]]]) -> None:
+        try:
+            found = await self._look(list(asked))
+        except Exception as error:  # noqa: BLE001 - whoever asked gets it
+            for answer in self._open(asked):
+                answer.set_exception(error)
+        else:
+            for question, answers in asked.items():
+                for answer in self._open({question: answers}):
+                    answer.set_result(found[question])
+
+    @staticmethod
+    def _open(asked: dict[Q, list[asyncio.Future[T]]]) -> list[asyncio.Future[T]]:
+        """Those who still wait: a client may have gone meanwhile."""
+        return [answer for answers in asked.values() for answer in answers if not answer.done()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -262,13 +262,13 @@ def test_a_command_asks_for_its_right_once_and_right_before_its_effect(
     job_id = admin.submit()
     log.command("pause", UUID(admin.submit(args=2)), Actor("ada"))
     admin.post("/api/v1/gates/crm/limit", {"slots": 2})
-    asked: list[str] = []
+    asked: list[tuple[str, str]] = []
 
-    def noted(_: Store, __: str, scope: str) -> bool:
-        asked.append(scope)
-        return stands
+    def noted(_: Store, given: Sequence[tuple[str, str]]) -> dict[tuple[str, str], bool]:
+        asked.extend(given)
+        return dict.fromkeys(given, stands)
 
-    monkeypatch.setattr(tokens, "may", noted)
+    monkeypatch.setattr(tokens, "may_all", noted)
     for path, given in ASKING:
         asked.clear()
         head, is_form = log.store.head(), not path.startswith("/api")

@@ -7,7 +7,9 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import count
 from typing import Any
 from uuid import UUID
 
@@ -24,6 +26,7 @@ from joblog.domain.job import Actor
 from joblog.domain.spec import JobSpec
 from joblog.workers.commands.log import JobLog
 from tests.api.http.client import PATIENCE, Client, a_token
+from tests.patience import until
 
 FEED = "/api/v1/feed"
 
@@ -283,6 +286,41 @@ def test_the_reader_outlives_a_moment_with_too_much_to_do(log: JobLog, server: H
         assert len(stream.events(1)) == 1
 
 
+@pytest.mark.parametrize("how", ["asks", "waits", "follows"])
+def test_a_log_that_nobody_follows_is_not_read_and_nothing_is_missed_after(
+    admin: Client, log: JobLog, server: HttpServer, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    feed, looks = server.service.feed, count()
+    look = feed._look
+
+    async def noted() -> bool:
+        next(looks)
+        return await look()
+
+    monkeypatch.setattr("joblog.api.http.feed._WANTED_SECONDS", 0.0)
+    monkeypatch.setattr(feed, "_look", noted)
+    submit(log, 1)
+    before = admin.get(f"{FEED}?after=0").json["next"]
+    assert admin.get(f"{FEED}?after={before}&wait=1").json["items"] == []  # for a moment somebody wants it
+    until(lambda: feed._store_id is None)
+    seen = next(looks)
+    submit(log, 2)
+    until(lambda: not feed._wake.is_set())
+    assert next(looks) == seen + 1
+    if how == "follows":
+        with streaming(admin, f"?after={before}") as stream:
+            submit(log, 2)
+            assert [place for place, _, _ in stream.events(4)] == [f"1:{position}" for position in range(2, 6)]
+        return
+    answer = admin.get(f"{FEED}?after={before}" + "&wait=9" * (how == "waits")).json
+    assert (len(answer["items"]), answer["next"]) == (2, "1:3")
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(admin.get, f"{FEED}?after={answer['next']}&wait=9")
+        until(lambda: feed._waiting == 1)
+        submit(log, 1)
+        assert len(waiting.result(PATIENCE).json["items"]) == 1
+
+
 def test_a_quiet_stream_says_now_and_then_that_somebody_is_here(
     admin: Client, log: JobLog, server: HttpServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -306,6 +344,8 @@ def test_a_quiet_stream_says_now_and_then_that_somebody_is_here(
     submit(log, 1)
     with streaming(admin, "?after=0") as stream:
         stream.events(1)
+        until(lambda: server.service.feed._store_id is not None)  # it follows the log now
+        until(lambda: server.service.feed.head == log.store.head())
         told.clear()
         while (line := stream.answer.readline()) != b": still here\n":
             assert line, "the stream ended"

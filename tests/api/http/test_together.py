@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import count
@@ -11,11 +12,14 @@ from threading import Event
 import pytest
 
 from joblog.api import queue_list
+from joblog.api.http import auth
 from joblog.api.http.server import HttpServer
-from joblog.api.http.together import Together
+from joblog.api.http.together import Together, TogetherSoon
 from joblog.domain.spec import JobSpec
+from joblog.eventstore import tokens
+from joblog.eventstore.store import Store
 from joblog.workers.commands.log import JobLog
-from tests.api.http.client import PATIENCE, Client
+from tests.api.http.client import PATIENCE, Client, a_token
 from tests.patience import until
 
 
@@ -81,4 +85,87 @@ def test_many_who_poll_cost_what_one_does(
         go_on.set()
         assert first.result(PATIENCE).status == 200
         assert all(b"zebra" in one.result(PATIENCE).body for one in others)
+    assert next(asked) == 3
+
+
+class Looks:
+    """A look that waits until it is let go; each answer says which look it was."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+        self.begun, self.go_on = asyncio.Event(), asyncio.Event()
+        self.error: Exception | None = None
+
+    async def __call__(self, questions: list[str]) -> dict[str, str]:
+        self.asked.append(questions)
+        self.begun.set()
+        await self.go_on.wait()
+        if self.error is not None:
+            raise self.error
+        return {question: f"{question}{len(self.asked)}" for question in questions}
+
+
+def test_tasks_that_come_while_a_look_is_under_way_share_the_next_one() -> None:
+    async def main() -> None:
+        looks = Looks()
+        together = TogetherSoon(looks)
+        first = asyncio.ensure_future(together.ask("a"))
+        await looks.begun.wait()
+        others = [asyncio.ensure_future(together.ask(question)) for question in "aaba"]
+        gone = asyncio.ensure_future(together.ask("c"))
+        await asyncio.sleep(0)  # let them ask
+        gone.cancel()
+        looks.go_on.set()
+        assert await asyncio.gather(first, *others) == ["a1", "a2", "a2", "b2", "a2"]
+        assert gone.cancelled()
+        assert looks.asked == [["a"], ["a", "b", "c"]]
+        assert await together.ask("d") == "d3"  # and when all was quiet in between
+
+    asyncio.run(main())
+
+
+def test_a_look_for_tasks_that_fails_fails_those_who_shared_it_alone() -> None:
+    async def main() -> None:
+        looks = Looks()
+        together = TogetherSoon(looks)
+        looks.error = LookupError("away")
+        looks.go_on.set()
+        found = await asyncio.gather(together.ask("a"), together.ask("b"), return_exceptions=True)
+        assert [type(one) for one in found] == [LookupError, LookupError]
+        looks.error = None
+        assert await together.ask("a") == "a2"
+
+    asyncio.run(main())
+
+
+def test_many_who_submit_at_once_cost_one_question_for_their_rights(
+    log: JobLog, server: HttpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And whoever lost theirs before they asked is refused, beside others who have it still."""
+    names = ["ada", "bob", "eve"]
+    clients = {name: Client(server.port, a_token(log, "jobs:read", "jobs:write", name=name)) for name in names}
+    for client in clients.values():
+        assert client.get("/api/v1/jobs").status == 200  # who they are is remembered
+    asked, begun, go_on = count(1), Event(), Event()
+    may_all = tokens.may_all
+
+    def look(store: Store, questions: Sequence[tuple[str, str]]) -> dict[tuple[str, str], bool]:
+        if next(asked) == 1:
+            begun.set()
+            assert go_on.wait(PATIENCE)
+        return may_all(store, questions)
+
+    monkeypatch.setattr(tokens, "may_all", look)
+    rights = server.service._rights
+    with threads(7) as pool:
+        first = pool.submit(clients["ada"].submit)
+        assert begun.wait(PATIENCE)
+        auth.revoke(log, "eve")
+        others = [pool.submit(clients[name].post, "/api/v1/jobs", {"kind": "import"}) for name in [*names, *names]]
+        until(lambda: sum(map(len, rights._waiting.values())) == 6)
+        go_on.set()
+        assert first.result(PATIENCE)
+        replies = [one.result(PATIENCE) for one in others]
+    answers = [201 if reply.status == 201 else reply.code for reply in replies]
+    assert answers == [201, 201, "forbidden"] * 2
     assert next(asked) == 3
