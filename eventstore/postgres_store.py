@@ -7,7 +7,7 @@ as its last step before the insert, so that positions follow the order of commit
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 from uuid import UUID
 
 import psycopg
@@ -50,6 +50,9 @@ class PostgresStore(SqlStore):
     """See ``Store``."""
 
     mark = "%s"
+    in_bulk: ClassVar[dict[str, Any]] = {
+        "binary": True
+    }  # as text, bodies take twice the bytes and ids are parsed: half the time
     unblock = UNBLOCK
 
     def __init__(self, url: str | sa.URL, *, lease_seconds: float = 30, pooler_safe: bool = False) -> None:

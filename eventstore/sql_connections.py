@@ -173,18 +173,18 @@ class SqlConnections(ABC):
     def translate(self, error: BaseException, *, committing: bool = False) -> BaseException:
         """The driver's *error* as one of ours."""
 
-    def rows(self, compiled: Compiled, params: dict[str, Any]) -> list[Any]:
+    def rows(self, compiled: Compiled, params: dict[str, Any], **how: Any) -> list[Any]:
         """Run a reading statement on this thread's connection."""
-        return self.sql_rows(compiled.sql, compiled.bind(params))
+        return self.sql_rows(compiled.sql, compiled.bind(params), **how)
 
-    def sql_rows(self, sql: str, params: Any = ()) -> list[Any]:
-        """Run reading SQL on this thread's connection; a broken one is reopened once."""
+    def sql_rows(self, sql: str, params: Any = (), **how: Any) -> list[Any]:
+        """Run reading SQL on this thread's connection, *how* the driver knows; a broken one is reopened once."""
         pinned = self._own("reader")
         with pinned.guard:
             for last_try in (False, True):
                 self.check_usable()
                 try:
-                    found: list[Any] = pinned.open().execute(sql, params).fetchall()
+                    found: list[Any] = pinned.open().execute(sql, params, **how).fetchall()
                 except Exception as error:
                     mine = self.translate(error)
                     if isinstance(mine, JobLogError) or last_try:

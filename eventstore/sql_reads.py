@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -27,6 +27,7 @@ class SqlReads(SqlConnections):
     """The half of ``Store`` that changes nothing."""
 
     mark: str  #: the driver's placeholder
+    in_bulk: ClassVar[dict[str, Any]] = {}  #: how the driver reads many rows
 
     def __init__(self, engine: sa.Engine) -> None:
         super().__init__(engine)
@@ -96,7 +97,7 @@ class SqlReads(SqlConnections):
         params = {"after": after, "upto": upto, "count": limit, **{f"topic_{i}": t for i, t in enumerate(topics)}}
         params |= {f"without_{i}": topic for i, topic in enumerate(without)}
         from_id = self.from_id
-        found = [LoggedEvent(r[0], from_id(r[1]), *r[2:]) for r in self.rows(compiled, params)]
+        found = [LoggedEvent(r[0], from_id(r[1]), *r[2:]) for r in self.rows(compiled, params, **self.in_bulk)]
         return self.bodies.logged(found, reading)
 
     def position_of(self, stream_id: UUID, version: int) -> int | None:

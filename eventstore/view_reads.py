@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .schema import Id16
 from .view_rebuild import ViewRebuilds
 from .view_schema import view_state
-from .views import Select, dump_sql, dumped, tracked
+from .views import Select, dump_sql, tracked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -128,28 +128,19 @@ class SqlDump:
         where, bound = f"generation = {self._mark}", [self.generation]
         if table is view_state:
             where, bound = f"{where} AND view = {self._mark}", [self.generation, self._view]
-        found = self._each(dump_sql(table, where), bound)
-        ids = [index for index, name in enumerate(dumped(table)) if isinstance(table.c[name].type, Id16)]
-        return found if self._store.dialect == "sqlite" or not ids else _with_bytes(found, ids)
-
-    def _each(self, sql: str, bound: list[Any]) -> Iterator[Any]:
+        sql = dump_sql(table, where)
         if self._store.dialect == "sqlite":
             found: Iterator[Any] = self._pinned.driver.cursor().execute(sql, bound)
             return found
         return self._by_and_by(sql, bound)
 
     def _by_and_by(self, sql: str, bound: list[Any]) -> Iterator[Any]:
+        from psycopg.types.string import ByteaBinaryLoader  # an extra: only who needs it imports it
+
         with self._pinned.driver.cursor(name="joblog_dump") as cursor:
+            cursor.adapters.register_loader("uuid", ByteaBinaryLoader)  # ids as their 16 bytes
             cursor.itersize = _FETCH
-            yield from cursor.execute(sql, bound)
-
-
-def _with_bytes(found: Iterator[Any], ids: list[int]) -> Iterator[tuple[Any, ...]]:
-    for row in found:
-        values = list(row)
-        for index in ids:
-            values[index] = values[index].bytes
-        yield tuple(values)
+            yield from cursor.execute(sql, bound, **self._store.in_bulk)
 
 
 def _rows(store: SqlStore, table: sa.Table, found: list[Any]) -> list[dict[str, Any]]:

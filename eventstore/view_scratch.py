@@ -66,4 +66,4 @@ class Scratch:
 
     def values(self, table: sa.Table) -> Iterator[tuple[Any, ...]]:
         """See ``Dump``."""
-        return self._db.execute(dump_sql(table))
+        return self._db.execute(dump_sql(table, f"generation = {_GENERATION}"))  # else it does not know its own order

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 from ..domain import events as e
 from ..domain.status import FINAL
 from ..eventstore.view_schema import job_counts
-from .view import Change, View, remembered
+from .view import View, remembered
 
 if TYPE_CHECKING:
-    from .view import Folded, Happened, State
+    from .view import Change, Folded, Happened, State
 
 #: Under which all tenants are counted together; no tenant has this name.
 ALL_TENANTS: Final = ""
@@ -44,8 +44,8 @@ def _count(state: State, jobs: int) -> tuple[Change, Change]:
     """Among the tenant's, and among all."""
     key = (state["status"], state["kind"], state["queue"])
     return (
-        Change(job_counts, (state["tenant"], *key), {"jobs": jobs}),
-        Change(job_counts, (ALL_TENANTS, *key), {"jobs": jobs}),
+        (job_counts, (state["tenant"], *key), {"jobs": jobs}),
+        (job_counts, (ALL_TENANTS, *key), {"jobs": jobs}),
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..domain import events as e
 from ..eventstore.view_schema import failed_jobs, failures
-from .view import Change, View, remembered
+from .view import View, remembered
 
 if TYPE_CHECKING:
     from .view import Folded, Happened, State
@@ -38,8 +38,8 @@ def fold(state: State | None, happened: Happened) -> Folded:
     key = fingerprint(kind, category, text)
     attempt = getattr(event, "attempt", 0)
     return state, (
-        Change(failures, (key,), row),
-        Change(failed_jobs, (key, job), once | {"attempt": attempt}),
+        (failures, (key,), row),
+        (failed_jobs, (key, job), once | {"attempt": attempt}),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 from eventsourcing.persistence import MapperDeserialisationError
@@ -13,7 +13,7 @@ from ..eventstore.clock import micros
 from ..eventstore.failpoint import failpoint
 from ..eventstore.mapper import known_topics
 from ..eventstore.views import ViewWrite
-from .view import BY_STREAM, Change, Happened, State, View
+from .view import BY_STREAM, Happened, State, View
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,8 +24,12 @@ if TYPE_CHECKING:
     from ..eventstore.mapper import OrjsonMapper
     from ..eventstore.store import LoggedEvent, Store
     from ..eventstore.views import TableRows
+    from .view import Change
 
-States = dict["UUID", "State | None"]
+#: By the key as a number: an id's hash is worked out in Python, each time.
+States = dict[int, "State | None"]
+#: What is remembered of one key while a batch is folded, and the key.
+Slot = list[Any]
 _CACHED = 50_000  #: jobs whose state a follower remembers between batches
 _REASON = 500  #: characters
 _SPAN = 10  #: times as many positions as events are looked through in one statement: it must end within a transaction's time
@@ -114,7 +118,7 @@ class Folder:
     def fold(self, happened: Sequence[Happened], before: int, after: int) -> ViewWrite:
         """What the events behind *before* change, up to *after* or to the first that can't be folded."""
         write = ViewWrite(before, after)
-        slots: dict[UUID, list[State | None]] = {}
+        slots: dict[int, Slot] = {}
         mine = self._mine(happened, before, write, slots)
         self._load(slots)
         fold, rows = self.view.fold, write.rows
@@ -128,19 +132,19 @@ class Folder:
                 _merge(rows, changes)
         failpoint("view.folded")
         cache, states = self._cache, write.states
-        for key, (state,) in slots.items():
-            if state is not cache[key]:
-                cache[key] = state
+        for number, (state, key) in slots.items():
+            if state is not cache[number]:
+                cache[number] = state
                 states[key] = None if state is None else orjson.dumps(state).decode()
         return write
 
     def _mine(
-        self, happened: Sequence[Happened], before: int, write: ViewWrite, slots: dict[UUID, list[State | None]]
-    ) -> list[tuple[Happened, list[State | None]]]:
+        self, happened: Sequence[Happened], before: int, write: ViewWrite, slots: dict[int, Slot]
+    ) -> list[tuple[Happened, Slot]]:
         """The events for this view, each with the slot of what is remembered; up to the first that can't be read."""
         key_of, events = self.view.key, self.view.events
         by_stream = key_of is BY_STREAM
-        mine: list[tuple[Happened, list[State | None]]] = []
+        mine: list[tuple[Happened, Slot]] = []
         for one in happened:
             event = one.event
             if type(event) in events:
@@ -151,29 +155,29 @@ class Folder:
                 except Exception as error:  # noqa: BLE001 - as in ``fold``
                     _stop(write, one.position, error)
                     break
-                slot = slots.get(key)
+                slot = slots.get(key.int)
                 if slot is None:
-                    slot = slots[key] = [None]
+                    slot = slots[key.int] = [None, key]
                     if by_stream and event.originator_version == 1:
-                        self._cache.setdefault(key, None)  # a stream that begins: nothing can be remembered of it
+                        self._cache.setdefault(key.int, None)  # a stream that begins: nothing can be remembered of it
                 mine.append((one, slot))
             elif type(event) is Unfoldable and one.position > before and event.stops(self.view):
                 _stop(write, one.position, event.error)
                 break
         return mine
 
-    def _load(self, slots: dict[UUID, list[State | None]]) -> None:
+    def _load(self, slots: dict[int, Slot]) -> None:
         """Fill the slots with what is remembered before."""
         if len(self._cache) > _CACHED:
             self._cache = {}
         cache = self._cache
-        missing = [key for key in slots if key not in cache]
+        missing = [key for number, (_, key) in slots.items() if number not in cache]
         if missing:
             found = self._views.states(self.view.name, self._generation, missing)
             for key in missing:
-                cache[key] = orjson.loads(found[key]) if key in found else None
-        for key, slot in slots.items():
-            slot[0] = cache[key]
+                cache[key.int] = orjson.loads(found[key]) if key in found else None
+        for number, slot in slots.items():
+            slot[0] = cache[number]
 
 
 def _stop(write: ViewWrite, position: int, error: Exception) -> None:

@@ -16,12 +16,12 @@ from ..domain import log_events as le
 from ..domain import recovery as r
 from ..eventstore.clock import micros
 from ..eventstore.view_schema import recovery_rows
-from .view import Change, View, remembered
+from .view import View, remembered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .view import Folded, Happened, State
+    from .view import Change, Folded, Happened, State
 
 _EMPTY: Final[dict[str, Any]] = {
     "database": "jobs",
@@ -78,7 +78,7 @@ def _change(happened: Happened, said: dict[str, Any]) -> Change:
     if row["reason"] in GENERIC:
         row["detail"] = "refused by policy; see the security stream"
     row["needle"] = "\n".join((row["type"], row["detail"], row["database"])).casefold()
-    return Change(recovery_rows, (happened.position,), row)
+    return (recovery_rows, (happened.position,), row)
 
 
 def _by(event: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from ..domain import events as e
 from ..domain.status import CLAIMABLE, FINAL
 from ..eventstore.view_schema import due_jobs
 from . import counters
-from .view import Change, View, remembered
+from .view import View, remembered
 
 if TYPE_CHECKING:
     from .view import Folded, Happened, State
@@ -26,7 +26,7 @@ def fold(state: State | None, happened: Happened) -> Folded:
     row = None
     if status in CLAIMABLE:
         row = {**state, "status": status, "due_at": says["due_at"], "reason": says.get("reason", "")}
-    return None if status in FINAL else state, (Change(due_jobs, (event.originator_id,), row),)
+    return None if status in FINAL else state, ((due_jobs, (event.originator_id,), row),)
 
 
 VIEW: Final = View("schedule", 1, (due_jobs,), counters.EVENTS, fold)

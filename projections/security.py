@@ -17,7 +17,7 @@ from ..domain import addresses
 from ..domain import log_events as le
 from ..eventstore import mapper
 from ..eventstore.view_schema import security_rows
-from .view import Change, View
+from .view import View
 
 if TYPE_CHECKING:
     from .view import Folded, Happened, State
@@ -68,7 +68,7 @@ def fold(state: State | None, happened: Happened) -> Folded:
         elif name:
             row[others] += 1
     told_whole = {**row, **{names: orjson.dumps(row[names]).decode() for names in ("actors", "addresses")}}
-    return row, (Change(security_rows, (key(happened.event),), told_whole),)
+    return row, ((security_rows, (key(happened.event),), told_whole),)
 
 
 EVENTS: Final[frozenset[type[Any]]] = frozenset({le.EpochRaised, *mapper.classes(PREFIX)})

@@ -11,13 +11,11 @@ from ..domain import events as e
 from ..domain.status import FINAL, Status
 from ..eventstore.view_schema import OPEN, job_versions
 from . import counters
-from .view import Change, View, remembered
+from .view import View, remembered
 
 if TYPE_CHECKING:
-    from .view import Folded, Happened, State
+    from .view import Change, Folded, Happened, State
 
-_WATCHED: Final = ("status", "worker", "attempt")
-_TOLD: Final = (*_WATCHED, "reason")
 #: What a job's row says at first, as the job table has it.
 _BEGUN: Final = {"status": Status.QUEUED.value, "worker": "", "attempt": 0, "reason": ""}
 
@@ -32,24 +30,20 @@ def fold(state: State | None, happened: Happened) -> Folded:
         return begun, (_opened(job, begun, position),)
     state = remembered(state, happened)
     says = happened.says
-    for name in _WATCHED:
-        if name in says and says[name] != state[name]:
-            break
-    else:
+    status, worker = says.get("status", state["status"]), says.get("worker", state["worker"])
+    attempt = says.get("attempt", state["attempt"])
+    if status == state["status"] and worker == state["worker"] and attempt == state["attempt"]:
         return state, ()
-    made = {**state, "from_position": position, "from_at": at}
-    for name in _TOLD:
-        if name in says:
-            made[name] = says[name]
+    made = {**state, "from_position": position, "from_at": at, "status": status, "worker": worker, "attempt": attempt}
+    if "reason" in says:
+        made["reason"] = says["reason"]
     closed = {**state, "to_position": position, "to_at": at}
-    spans = (Change(job_versions, (closed.pop("from_position"), job), closed), _opened(job, made, position))
-    return None if made["status"] in FINAL else made, spans
+    spans = ((job_versions, (state["from_position"], job), closed), _opened(job, made, position))
+    return None if status in FINAL else made, spans
 
 
 def _opened(job: object, state: State, position: int) -> Change:
-    row = {**state, "to_position": OPEN, "to_at": OPEN}
-    del row["from_position"]
-    return Change(job_versions, (position, job), row)
+    return (job_versions, (position, job), {**state, "to_position": OPEN, "to_at": OPEN})
 
 
 VIEW: Final = View("versions", 1, (job_versions,), counters.EVENTS, fold)

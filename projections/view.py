@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from . import job_table
 
@@ -40,17 +40,9 @@ class Happened:
         return self._says
 
 
-class Change(NamedTuple):
-    """A row to merge into a table, by its key without the generation; None drops it.
-
-    Of a table with columns that are added to, the row belongs to whoever merges it.
-    """
-
-    table: sa.Table
-    key: tuple[Any, ...]
-    row: dict[str, Any] | None
-
-
+#: A table, a key of it without the generation, and the row to merge there; None drops it.  Of a table with columns that
+#: are added to, the row belongs to whoever merges it.  A plain tuple: views make millions of them.
+Change = tuple["sa.Table", tuple[Any, ...], "dict[str, Any] | None"]
 Folded = tuple["State | None", "Sequence[Change]"]
 
 

@@ -85,14 +85,17 @@ def verify(
     ):
         folding = Folder(view, scratch, scratch.generation)
 
+        def advance(position: int) -> None:
+            happened, after = page(store, mapper, (view,), scratch.position, position, BATCH)
+            write = folding.fold(happened, scratch.position, after)
+            if write.stop is not None:
+                raise ViewStoppedError(view.name, *write.stop)
+            scratch.write(write)
+
         def upto(position: int) -> None:
             while scratch.position < position:
                 with uncollected():
-                    happened, after = page(store, mapper, (view,), scratch.position, position, BATCH)
-                    write = folding.fold(happened, scratch.position, after)
-                    if write.stop is not None:
-                        raise ViewStoppedError(view.name, *write.stop)
-                    scratch.write(write)
+                    advance(position)
                 report(Progress(scratch.position, position))
 
         first = store.views.standings().get(view.name)

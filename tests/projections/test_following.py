@@ -40,9 +40,9 @@ class Minute:
         store: Any = log.store
         rows = store.sql_rows
 
-        def counted(sql: str, params: Any = ()) -> list[Any]:
+        def counted(sql: str, params: Any = (), **how: Any) -> list[Any]:
             self.statements += 1
-            found: list[Any] = rows(sql, params)
+            found: list[Any] = rows(sql, params, **how)
             return found
 
         store.sql_rows = counted

@@ -34,8 +34,7 @@ def rows(*events: Refused) -> list[dict[str, Any]]:
     for number, event in enumerate(events, 1):
         key = security.key(event)
         states[key], changes = security.fold(states.get(key), Happened(number, number * 1_000_000, event))
-        for change in changes:
-            made[change.key] = change.row
+        made |= {where: row for _, where, row in changes}
     return list(made.values())
 
 

@@ -71,8 +71,8 @@ class Listener:
         self._read = store.sql_rows  # type: ignore[attr-defined]  # a database's
         monkeypatch.setattr(store, "sql_rows", self)
 
-    def __call__(self, sql: str, params: Any = ()) -> list[Any]:
-        found: list[Any] = self._read(sql, params)
+    def __call__(self, sql: str, params: Any = (), **how: Any) -> list[Any]:
+        found: list[Any] = self._read(sql, params, **how)
         self.said.append((sql, params, len(found)))
         return found
 

@@ -368,9 +368,9 @@ def test_lists_and_jobs_are_read_without_counting_or_skipping_rows(
     said: list[str] = []
     read = log.store.sql_rows  # type: ignore[attr-defined]  # a database's
 
-    def listen(sql: str, params: Any = ()) -> list[Any]:
+    def listen(sql: str, params: Any = (), **how: Any) -> list[Any]:
         said.append(sql)
-        return list(read(sql, params))
+        return list(read(sql, params, **how))
 
     monkeypatch.setattr(log.store, "sql_rows", listen)
     page = admin.good(f"{JOBS}?limit=2&status=queued")

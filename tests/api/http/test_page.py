@@ -203,9 +203,9 @@ def test_no_screen_counts_or_skips_rows(site: tuple[Client, JobLog, UUID], monke
     said: list[str] = []
     read = log.store.sql_rows  # type: ignore[attr-defined]  # a database's
 
-    def listen(sql: str, params: Any = ()) -> list[Any]:
+    def listen(sql: str, params: Any = (), **how: Any) -> list[Any]:
         said.append(sql.lower())
-        return list(read(sql, params))
+        return list(read(sql, params, **how))
 
     monkeypatch.setattr(log.store, "sql_rows", listen)
     head = log.store.head()
