@@ -40,6 +40,10 @@ LISTS_LIMIT: Final = 1000  # lists of items in one job
 TALLIES_LIMIT: Final = 100  # names in the tallies, which every checkpoint repeats
 
 
+_new: Final = object.__new__
+_set: Final = object.__setattr__
+
+
 @dataclass(frozen=True, slots=True)
 class Actor:
     """Who commands: shown in the history of the job."""
@@ -419,16 +423,21 @@ class Job(JobState):
     def _refuse(self, action: str) -> NoReturn:
         raise WrongStateError(self.id, action, self.status.value, self.version)
 
+    def collect_events(self) -> Sequence[Any]:
+        """The events since the last call, as the library has it, without taking them one by one."""
+        collected, self._pending_events = self._pending_events, []
+        return collected
+
     def _trigger(self, event_class: type[e.JobEvent], now: datetime, **fields: Any) -> None:
         """As ``trigger_event``, without its checks at each call (2 µs, not 7): ``test_events`` has them.
 
         Timestamps never decrease within a stream, whatever clock the caller has.
         """
-        event = object.__new__(event_class)
+        event = _new(event_class)
         fields["originator_id"] = self._id
         fields["originator_version"] = version = self._version + 1
         fields["timestamp"] = timestamp = now if now > self._modified_on else self._modified_on  # noqa: FURB136 - max() takes 3 times as long
-        object.__setattr__(event, "__dict__", fields)  # events are frozen
+        _set(event, "__dict__", fields)  # events are frozen
         event.apply(self)
         self._version, self._modified_on = version, timestamp
         self._pending_events.append(event)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -13,9 +13,10 @@ from eventsourcing.persistence import Mapper, MapperDeserialisationError, Stored
 from ..domain import events, gate, log_events, queue, recovery, security, withheld
 from ..domain.errors import UnknownEventError
 from ..domain.snapshot import JobSnapshot
+from .append import EventRow
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
+    from collections.abc import Callable, Hashable, Iterable
 
     from ..domain.ports import Ids
 
@@ -30,6 +31,8 @@ _ALL: Final[tuple[type[Any], ...]] = (
 )
 _CLASSES: Final[dict[str, type[Any]]] = {cls.TOPIC: cls for cls in _ALL}
 #: Topic and class version, looked up once: the library's metaclass makes each access to a class slow.
+#: A row from its values: a named tuple's own constructors go through Python.
+_row: Final[Callable[[tuple[int, str, bytes]], EventRow]] = partial(tuple.__new__, EventRow)
 _STORED_AS: Final = {cls: (cls.TOPIC, getattr(cls, "class_version", 1)) for cls in _ALL}
 
 
@@ -77,13 +80,18 @@ class OrjsonMapper(Mapper[UUID]):
         Raises:
             SecretInInputError: a secret value that this process knows stands in it.
         """
-        fields = vars(event).copy()
-        stream_id, version = fields.pop("originator_id"), fields.pop("originator_version")
+        return event.originator_id, *self.row(event, event_id)
+
+    def row(self, event: Any, event_id: str) -> EventRow:
+        """The same, without the stream."""
+        fields = event.__dict__.copy()
+        del fields["originator_id"]
+        version = fields.pop("originator_version")
         fields["event_id"] = event_id
         topic, class_version = _STORED_AS[type(event)]
         if class_version > 1:
             fields["class_version"] = class_version
-        return stream_id, version, topic, withheld.refuse(orjson.dumps(fields), topic)
+        return _row((version, topic, withheld.refuse(orjson.dumps(fields), topic)))
 
     def to_stored_event(self, domain_event: Any) -> StoredEvent:
         """As the library wants it; an event that has no id yet gets one, by which a lost answer is found again."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .store import Seen
 
 _FUNCTION_ARGS: Final = 20
+_MOVED: Final = itemgetter("version", "updated_at", "done", "sequence", "cursor")  #: by a plain unit commit
 _MARKS: Final = ", ".join(["%s", "%s", "%s", "%s"] + ["%b"] * (_FUNCTION_ARGS - 6) + ["%s", "%s"])
 #: The call, by generation of the job table.
 APPEND: Final = tuple(f"SELECT joblog_append_{parity}({_MARKS})" for parity in (0, 1))
@@ -32,30 +33,30 @@ def arguments(batch: Sequence[Append], generation: int, seen: Seen, *, wait: boo
     hot: list[tuple[Any, ...]] = []
     rest: dict[str, list[Any]] = {}
     for append in batch:
-        stream, base = append.stream_id.bytes, len(events)
-        for upcoming, event in enumerate(append.events, append.expected + 1):
-            if event.version != upcoming:
+        stream, base, mine = append.stream_id.bytes, len(events), append.events
+        upcoming = append.expected
+        for version, _, _ in mine:
+            upcoming += 1
+            if version != upcoming:
                 raise ConflictError(NOT_CONSECUTIVE)
-        events += append.events
-        streams += [stream] * len(append.events)
-        units += [None] * len(append.events)
+        events += mine
+        streams += [stream] * len(mine)
+        units += [None] * len(mine)
         for unit, index in append.units:
             units[base + index], has_units = unit, True
         fence = append.fence
         if fence is not None and fence.token.epoch == seen.epoch and append.is_hot:
-            row = append.row
-            moved = (row["version"], row["updated_at"], row["done"], row["sequence"], row["cursor"])
-            hot.append((stream, append.expected, *moved, fence.token.grant, fence.renew))
+            hot.append((stream, append.expected, *_MOVED(append.row), fence.token.grant, fence.renew))
         else:
             _add_rest(rest, append)
         if append.delivery is not None:
             rest.setdefault("delivery", []).append(append.delivery._asdict())
     hot.sort(key=itemgetter(0))  # rows are locked in id order by everyone
     new = rest.pop("new", None)
+    versions, topics, states = zip(*events, strict=True) if events else ((), (), ())
     return (
         *(seen.epoch, seen.position, generation, wait),
-        *(arrays.uuids(streams), arrays.bigints([event.version for event in events])),
-        *(arrays.topics([event.topic for event in events]), arrays.byteas([event.state for event in events])),
+        *(arrays.uuids(streams), arrays.bigints(versions), arrays.topics(topics), arrays.byteas(states)),
         arrays.texts(units) if has_units else None,
         *_hot_columns(hot),
         None if new is None else orjson.dumps(new).decode(),

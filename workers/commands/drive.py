@@ -60,27 +60,25 @@ def run_all(commands: Sequence[Generator[Any, Any, T]], writer: GroupWriter) -> 
     A command that is refused gives its error in its place, and does not touch the others.
     """
     results: list[Any] = [None] * len(commands)
-    waiting: list[tuple[int, Any]] = [(index, None) for index in range(len(commands))]
-    while waiting:
-        appends: list[tuple[int, Append]] = []
-        for index, answer in waiting:
+    asking: Sequence[int] = range(len(commands))
+    answers: Sequence[Any] = results
+    while asking:
+        whose: list[int] = []
+        appends: list[Append] = []
+        for index, answer in zip(asking, answers, strict=True):
             try:
-                appends.append((index, _next_append(commands[index], answer, writer)))
+                want = commands[index].send(answer)
+                while not isinstance(want, Append):  # all that it wants before its next append
+                    want = commands[index].send(_answer(want, writer))
             except StopIteration as end:
                 results[index] = end.value
             except JobLogError as error:
                 results[index] = error
-        answers = writer.append_many([append for _, append in appends]) if appends else []
-        waiting = [(index, answer) for (index, _), answer in zip(appends, answers, strict=True)]
+            else:
+                whose.append(index)
+                appends.append(want)
+        asking, answers = whose, writer.append_many(appends) if appends else ()
     return results
-
-
-def _next_append(command: Generator[Any, Any, Any], answer: Any, writer: GroupWriter) -> Append:
-    """Do everything that *command* wants before its next append."""
-    want = command.send(answer)
-    while not isinstance(want, Append):
-        want = command.send(_answer(want, writer))
-    return want
 
 
 async def run_soon(command: Generator[Any, Any, T], writer: GroupWriter, readers: Executor | None) -> T:

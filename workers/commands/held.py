@@ -6,29 +6,28 @@ Each command exists twice with one logic: plain for threads, ``…_soon`` for ev
 from __future__ import annotations
 
 from functools import partial
-from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from ...domain import storable
-from ...domain.errors import InvalidFieldError, JobLogError, LeaseLostError, VersionConflictError
+from ...domain.errors import JobLogError, LeaseLostError, VersionConflictError
 from ...domain.status import ENDED, Status
 from ...eventstore.append import Append, Fence
 from . import drive, family
+from .decision import Decision, Unit, UnitsDone, bound_checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Generator, Sequence
     from concurrent.futures import Executor
     from datetime import datetime
     from uuid import UUID
 
     from ...domain.job import Job
     from ...domain.lease import Token
-    from ...eventstore.append import Delivery, EventRow
+    from ...eventstore.append import Delivery
     from .log import JobLog
 
 RELOADS: Final = 3  #: after a refusal by version, while the token is still the newest
 
-Unit = tuple[str, Any]  #: unit key, evidence
 Step = "Generator[Any, Any, int]"
 
 
@@ -98,7 +97,7 @@ class Held:
     def attempting(self, unit: str) -> Generator[Any, Any, int]:
         """``attempt_unit`` as a command to be driven."""
         storable.name(unit, "unit")
-        return (yield from self._decided(lambda job, now: job.attempt_unit(self.token, unit, now=now)))
+        return (yield from self._decided(Decision(lambda job, now: job.attempt_unit(self.token, unit, now=now))))
 
     def complete_units(self, units: Sequence[Unit], **checkpoint: Any) -> int:
         """Record finished units and move the checkpoint in one commit; returns the position of the first event.
@@ -129,7 +128,7 @@ class Held:
         def decide(job: Job, now: datetime) -> None:
             job.skip_unit(self.token, unit, code=code, text=text, now=now, cursor=cursor, advance=advance)
 
-        return self._run(self._decided(decide, lambda append: _bound_checkpoint(append.events)))
+        return self._run(self._decided(Decision(decide, lambda append: bound_checkpoint(append.events))))
 
     def freeze_list(self, name: str, *, count: int, digest: str) -> int:
         """Record that the list *name* was stored (see ``Job.freeze_list``)."""
@@ -143,7 +142,7 @@ class Held:
         def decide(job: Job, now: datetime) -> None:
             job.freeze_list(self.token, name, count=count, digest=digest, now=now)
 
-        return (yield from self._decided(decide))
+        return (yield from self._decided(Decision(decide)))
 
     def schedule_retry(
         self,
@@ -178,12 +177,13 @@ class Held:
                 self.token, unit, category=category, text=text, next_attempt_at=at, origin=whose, now=now
             )
 
-        return self._run(self._decided(decide))
+        return self._run(self._decided(Decision(decide)))
 
     def release(self, cause: str, *, due_at: datetime | None = None) -> int:
         """Give the lease back at a boundary (yield, shutdown, wait), honouring an operator's wish first."""
         storable.name(cause, "cause")
-        return self._run(self._decided(lambda job, now: job.release(self.token, cause=cause, now=now, due_at=due_at)))
+        decide = Decision(lambda job, now: job.release(self.token, cause=cause, now=now, due_at=due_at))
+        return self._run(self._decided(decide))
 
     def await_gate(self, gate: str, *, unit: str, due_at: datetime | None) -> int:
         """Give the lease back until *gate* lets the job through, and the attempt of *unit* with it."""
@@ -192,7 +192,7 @@ class Held:
         def decide(job: Job, now: datetime) -> None:
             job.await_gate(self.token, gate, unit=unit, now=now, due_at=due_at)
 
-        return self._run(self._decided(decide))
+        return self._run(self._decided(Decision(decide)))
 
     def park(
         self, *, reason: str, text: str, not_before: datetime | None = None, unit: str = "", gate: str = ""
@@ -207,15 +207,14 @@ class Held:
         def decide(job: Job, now: datetime) -> None:
             job.park(self.token, reason=reason, text=text, now=now, not_before=not_before, unit=unit, gate=gate)
 
-        return self._run(self._decided(decide))
+        return self._run(self._decided(Decision(decide)))
 
     def fail(self, *, reason: str, text: str, unit: str = "") -> int:
         """Keep the work, failed: a verdict about the input."""
         storable.name(reason, "reason")
         storable.name(unit, "unit", empty=True)
-        return self._run(
-            self._decided(lambda job, now: job.fail(self.token, reason=reason, text=text, now=now, unit=unit))
-        )
+        decide = Decision(lambda job, now: job.fail(self.token, reason=reason, text=text, now=now, unit=unit))
+        return self._run(self._decided(decide))
 
     def complete(self, result: Any = None) -> int:
         """End the job: evidence and checkpoint cover every unit.
@@ -250,23 +249,7 @@ class Held:
 
         *delivery*: of a webhook, settled in the same commit.
         """
-        keys = _checked_keys(units)
-        storable.payload(checkpoint.get("cursor"), "cursor")
-        if checkpoint.get("tallies") is not None:
-            _check_tallies(checkpoint["tallies"])
-
-        def decide(job: Job, now: datetime) -> None:
-            job.complete_units(self.token, units, now=now, **checkpoint)
-
-        def finish(append: Append) -> None:
-            append.delivery = delivery
-            append.units = tuple(zip(keys, count(), strict=False))
-            for key, event in zip(keys, append.events, strict=False):  # their events come first
-                if len(event.state) > storable.EVIDENCE_LIMIT:
-                    storable.bounded(event.state, f"evidence of {key}", storable.EVIDENCE_LIMIT)
-            _bound_checkpoint(append.events[len(keys) :])
-
-        return (yield from self._decided(decide, finish, uncommitted=uncommitted))
+        return self._decided(UnitsDone(self.token, units, checkpoint, delivery), uncommitted=uncommitted)
 
     def _completing(self, result: Any) -> Generator[Any, Any, int]:
         storable.payload(result, "result")
@@ -276,29 +259,24 @@ class Held:
                 storable.bounded(append.events[-1].state, "result", storable.EVIDENCE_LIMIT)
                 append.evidence = self.job.done
 
-        return (yield from self._decided(lambda job, now: job.complete(self.token, now=now, result=result), finish))
+        decide = Decision(lambda job, now: job.complete(self.token, now=now, result=result), finish)
+        return (yield from self._decided(decide))
 
-    def _decided(
-        self,
-        decide: Callable[[Job, datetime], Any],
-        finish: Callable[[Append], None] = lambda _: None,
-        *,
-        uncommitted: bool = False,
-    ) -> Generator[Any, Any, int]:
+    def _decided(self, decision: Decision, *, uncommitted: bool = False) -> Generator[Any, Any, int]:
         """Decide, append; when only the version was in the way, reload, decide and send again under the same ids."""
+        decision.check()
         log = self._log
-        command_id, before = log.ids.next(), -1
+        command_id, before, job_id = log.ids.next(), -1, self.job_id
         for reload in range(RELOADS + 1):
-            if self._job is None:
-                self._job = yield partial(log.job_again, self.job_id, before)
             job = self._job
-            assert job is not None  # noqa: S101 - loaded above
+            if job is None:
+                job = self._job = yield partial(log.job_again, job_id, before)
             before, now, asked_at = job.version, log.now(), log.clock.monotonic()
             try:
-                decide(job, now)
-                append = log.job_append(job.id, before, job.collect_events(), command_id, now)
+                decision.decide(job, now)
+                append = log.job_append(job_id, before, job.collect_events(), command_id, now)
                 append.fence = self._fence(job, asked_at)
-                finish(append)
+                decision.finish(append)
             except BaseException:
                 self._job = None  # it may be ahead of its stream: never saved again
                 raise
@@ -311,10 +289,10 @@ class Held:
             answer = yield whole
             if not isinstance(answer, JobLogError):
                 self._job = job
-                if not uncommitted:  # a snapshot must never be ahead of the log
+                if not uncommitted:
                     self._stored(append, job, before, asked_at)
-                if whole is append and not uncommitted:
-                    yield from _looked(log, job)
+                    if job.parent_id and whole is append and job.status in ENDED:
+                        yield partial(family.look_at_parent, log, job)
                 return int(answer.position)
             if not isinstance(answer, VersionConflictError) or reload == RELOADS:
                 raise answer
@@ -329,38 +307,7 @@ class Held:
         return Fence(self.token, renew=int(self._log.leases.lease.total_seconds() * 1_000_000))
 
     def _stored(self, append: Append, job: Job, before: int, asked_at: float) -> None:
+        """Take note of the commit; a snapshot must never be ahead of the log."""
         if append.fence is not None and append.fence.renew:
             self.renewed(asked_at)
         self._log.snapshot_later(job, before)
-
-
-def _looked(log: JobLog, job: Job) -> Generator[Any, Any, None]:
-    """At the parent of a child that has ended, as ``family.look_at_parent`` has it."""
-    if job.parent_id and job.status in ENDED:
-        yield partial(family.look_at_parent, log, job)
-
-
-def _checked_keys(units: Sequence[Unit]) -> list[str]:
-    """The keys of *units*, each once, with evidence that can be stored."""
-    keys: dict[str, None] = {}
-    for unit, evidence in units:
-        storable.name(unit, "unit")
-        storable.payload(evidence, f"evidence of {unit}")
-        if unit in keys:
-            raise InvalidFieldError("unit", f"{unit!r} twice in one commit", "give each unit a key of its own")
-        keys[unit] = None
-    return list(keys)
-
-
-def _check_tallies(tallies: Any) -> None:
-    storable.payload(tallies, "tallies")
-    for what, number in (tallies or {}).items():
-        storable.name(what, "tally")
-        if type(number) is not int:
-            raise InvalidFieldError(f"tallies.{what}", f"{number!r} is no whole number", "count in whole numbers")
-
-
-def _bound_checkpoint(events: Sequence[EventRow]) -> None:
-    """Every later checkpoint repeats cursor and tallies: they stay small."""
-    for event in events:
-        storable.bounded(event.state, "checkpoint", storable.CURSOR_LIMIT)

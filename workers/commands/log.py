@@ -21,7 +21,7 @@ from ...domain.events import CODE_VOCABULARY
 from ...domain.job import Job, fold
 from ...domain.lease import LeasePolicy
 from ...domain.snapshot import JobSnapshot
-from ...eventstore.append import Append, EventRow, Stored
+from ...eventstore.append import Append, Stored
 from ...eventstore.application import LogApplication
 from ...eventstore.busy import BusyRetry
 from ...eventstore.clock import SystemClock, SystemIds, SystemRandom
@@ -47,7 +47,8 @@ if TYPE_CHECKING:
     from ...domain.spec import JobSpec
     from ...eventstore.mapper import OrjsonMapper
     from ...eventstore.store import JobRow, LeaseRow, Store
-    from .held import Held, Unit
+    from .decision import Unit
+    from .held import Held
 
 logger = logging.getLogger(__name__)
 
@@ -135,10 +136,11 @@ class JobLog:
 
     def now(self) -> datetime:
         """This process' estimate of the store's time, for events that are built before the writer has the lock."""
+        clock = self.clock
         if self.store.dialect != "postgresql":
-            return self.clock.now() + self._offset
+            return clock.now() + self._offset
         instant, measured_at = self._anchor  # so that steps of this machine's wall clock change nothing
-        return instant + timedelta(seconds=self.clock.boottime() - measured_at)
+        return instant + timedelta(seconds=clock.boottime() - measured_at)
 
     def measure_clock(self) -> None:
         """Measure how far the store's clock is from ours; half the round trip is the error."""
@@ -222,21 +224,20 @@ class JobLog:
 
     # -- appending ---------------------------------------------------------------------------------------------------
 
-    def to_append(self, stream_id: UUID, expected: int, events: Sequence[Any], command_id: str) -> Append:
+    def to_append(
+        self, stream_id: UUID, expected: int, events: Sequence[Any], command_id: str, row: JobRow | None = None
+    ) -> Append:
         """Encode *events* under ids that follow from *command_id*, so that sending again sends the same."""
-        rows: list[EventRow] = []
-        for index, event in enumerate(events):
-            _, version, topic, state = self.mapper.encode(event, f"{command_id}.{index}")
-            rows.append(EventRow(version, topic, state))
-        return Append(stream_id, expected, rows, f"{command_id}.0")
+        encoded = self.mapper.row
+        rows = [encoded(event, f"{command_id}.{index}") for index, event in enumerate(events)]
+        return Append(stream_id, expected, rows, f"{command_id}.0", row if row is not None else {})
 
     def job_append(self, job_id: UUID, expected: int, events: Sequence[Any], command_id: str, now: datetime) -> Append:
         """An append to a job, with the changes of its row."""
-        append = self.to_append(job_id, expected, events, command_id)
-        row = append.row = job_table.changes(events)
+        row = job_table.changes(events)
         if "status" in row:
             job_table.with_hints(row, job_table.micros(now))
-        return append
+        return self.to_append(job_id, expected, events, command_id, row)
 
     # -- work --------------------------------------------------------------------------------------------------------
 
