@@ -97,7 +97,10 @@ class SqlReads(SqlConnections):
         params = {"after": after, "upto": upto, "count": limit, **{f"topic_{i}": t for i, t in enumerate(topics)}}
         params |= {f"without_{i}": topic for i, topic in enumerate(without)}
         from_id = self.from_id
-        found = [LoggedEvent(r[0], from_id(r[1]), *r[2:]) for r in self.rows(compiled, params, **self.in_bulk)]
+        rows = self.rows(compiled, params, **self.in_bulk)
+        found = [
+            LoggedEvent(place, from_id(stream), version, topic, state) for place, stream, version, topic, state in rows
+        ]
         return self.bodies.logged(found, reading)
 
     def position_of(self, stream_id: UUID, version: int) -> int | None:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ..eventstore.mapper import OrjsonMapper
     from ..eventstore.store import LoggedEvent, Store
     from ..eventstore.views import TableRows
-    from .view import Change
 
 #: By the key as a number: an id's hash is worked out in Python, each time.
 States = dict[int, "State | None"]
@@ -98,10 +97,10 @@ def decode(events: Iterable[LoggedEvent], mapper: OrjsonMapper, views: tuple[Vie
 
 
 @cache
-def _rules(table: sa.Table) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The columns that are added to, and those that stay."""
-    folds = {fold: tuple(c.name for c in table.c if c.info.get("fold") == fold) for fold in ("sum", "first")}
-    return folds["sum"], folds["first"]
+def _rules(table: sa.Table) -> tuple[tuple[str, ...], ...]:
+    """The columns that are added to, and those that stay; nothing if there are none."""
+    found = tuple(tuple(c.name for c in table.c if c.info.get("fold") == fold) for fold in ("sum", "first"))
+    return found if any(found) else ()
 
 
 class Folder:
@@ -121,15 +120,19 @@ class Folder:
         slots: dict[int, Slot] = {}
         mine = self._mine(happened, before, write, slots)
         self._load(slots)
-        fold, rows = self.view.fold, write.rows
+        fold, merging = self.view.fold, {table: _rules(table) for table in self.view.tables}
+        rows: dict[sa.Table, TableRows] = {table: {} for table in merging}
         for one, slot in mine:
             try:
                 slot[0], changes = fold(slot[0], one)
             except Exception as error:  # noqa: BLE001 - it stops this view, with position and reason, and nothing else
                 _stop(write, one.position, error)
                 break
-            if changes:
-                _merge(rows, changes)
+            for table, key, row in changes:
+                if row is not None and merging[table] and (old := rows[table].get(key)) is not None:
+                    _add(row, old, *merging[table])
+                rows[table][key] = row
+        write.rows = {table: made for table, made in rows.items() if made}
         failpoint("view.folded")
         cache, states = self._cache, write.states
         for number, (state, key) in slots.items():
@@ -184,18 +187,11 @@ def _stop(write: ViewWrite, position: int, error: Exception) -> None:
     write.after, write.stop = position - 1, (position, reason_of(error))
 
 
-def _merge(made: dict[sa.Table, TableRows], changes: Sequence[Change]) -> None:
-    for table, key, row in changes:
-        rows = made.get(table)
-        if rows is None:
-            rows = made[table] = {}
-        sums, firsts = _rules(table)
-        if (sums or firsts) and row is not None and (old := rows.get(key)) is not None:
-            for name in sums:
-                row[name] += old[name]
-            for name in firsts:
-                row[name] = old[name]
-        rows[key] = row
+def _add(row: dict[str, Any], old: dict[str, Any], sums: Iterable[str], firsts: Iterable[str]) -> None:
+    for name in sums:
+        row[name] += old[name]
+    for name in firsts:
+        row[name] = old[name]
 
 
 def reason_of(error: Exception) -> str:

@@ -4,7 +4,8 @@ It also takes in the files of notes (``recovery-events.jsonl``) that it was give
 of hashes grow (``projections.proof``), which signing, export and ``joblog verify`` rest on.
 
 An idle log costs one look in ``FLOOR_SECONDS``; while something happens, what gathers in ``GATHER_SECONDS`` is one
-transaction.  A process that leads no view looks again only when the leader's turn may have ended.
+transaction.  A process that leads no view looks again only when the leader's turn may have ended.  The tree takes a little at
+a time, and waits in between while this process appends: who appends would wait for the interpreter, milliseconds each time.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ GATHER_SECONDS: Final = 0.2
 OTHERS_SECONDS: Final = 1.0  #: what a process that leads nothing leaves to the one that did
 AWAY_SECONDS: Final = 1.0  #: between tries while the store is away
 LEAVES: Final = 50_000  #: events that the tree takes at one look: views must not wait for it
+SLICE: Final = 1024  #: of them at a time, about 10 ms
 
 
 class Following:
@@ -49,6 +51,8 @@ class Following:
         self._thread: threading.Thread | None = None
         self._next_look = self._quiet_until = float("-inf")
         self._leads = False
+        self._leaves = 0  #: that the tree may still take before the next look
+        self._seen = log.writer.seen
 
     def start(self) -> None:
         """Follow in a thread of its own."""
@@ -104,12 +108,15 @@ class Following:
         step = self.runner.step(look=look)
         if look and not step.again:
             self._look_after()
-            if step.led:
-                self._grow_tree()
+            self._leaves = LEAVES if step.led else 0
+        if self._leaves and not step.again:
+            self._grow_tree()
         self._leads = step.led > 0
         self._quiet_until = now
         if step.again:
             return 0.0
+        if self._leaves:
+            return GATHER_SECONDS if self._is_appending() else 0.0
         if step.led or step.others_for is None:
             return max(self._next_look - now, 0.0)
         self._quiet_until = now + step.others_for
@@ -132,10 +139,20 @@ class Following:
 
     def _grow_tree(self) -> None:
         """What the tree has seen, nobody changes unnoticed any more; so it is not left to who signs it."""
+        left, self._leaves = self._leaves - SLICE, 0
+
+        def grown(size: int, head: int) -> None:
+            self._leaves = max(left, 0) if size < head else 0
+
         try:
-            tree.build(self.log.store, most=LEAVES)
+            tree.build(self.log.store, most=min(left + SLICE, SLICE), report=grown)
         except CorruptLogError as error:
             logger.error("the log is not what its tree has seen: %s", error)  # noqa: TRY400 - a finding, no fault in here
+
+    def _is_appending(self) -> bool:
+        """Whether this process has appended anything since it was last asked."""
+        before, self._seen = self._seen, self.log.writer.seen
+        return self._seen != before
 
     def _import(self) -> None:
         """Take in what others have reported since the files were last looked at."""
