@@ -6,6 +6,7 @@ The writer takes many of them into one transaction, and can run each alone if th
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -116,6 +117,8 @@ class Append:
 
 #: The columns that a plain unit commit moves.
 HOT = frozenset({"version", "updated_at", "done", "unit_attempt", "sequence", "cursor", "crashes"})
+#: What it writes into them, but for those that it sets to 0.
+HOT_VALUES = itemgetter("version", "updated_at", "done", "sequence", "cursor")
 
 
 class Stored(NamedTuple):

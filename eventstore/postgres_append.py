@@ -9,7 +9,7 @@ import orjson
 
 from . import postgres_arrays as arrays
 from . import postgres_functions as functions
-from .append import Append, EventRow
+from .append import HOT_VALUES, Append, EventRow
 from .store import NOT_CONSECUTIVE, ConflictError
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from .store import Seen
 
 _FUNCTION_ARGS: Final = 20
-_MOVED: Final = itemgetter("version", "updated_at", "done", "sequence", "cursor")  #: by a plain unit commit
 _MARKS: Final = ", ".join(["%s", "%s", "%s", "%s"] + ["%b"] * (_FUNCTION_ARGS - 6) + ["%s", "%s"])
 #: The call, by generation of the job table.
 APPEND: Final = tuple(f"SELECT joblog_append_{parity}({_MARKS})" for parity in (0, 1))
@@ -46,7 +45,7 @@ def arguments(batch: Sequence[Append], generation: int, seen: Seen, *, wait: boo
             units[base + index], has_units = unit, True
         fence = append.fence
         if fence is not None and fence.token.epoch == seen.epoch and append.is_hot:
-            hot.append((stream, append.expected, *_MOVED(append.row), fence.token.grant, fence.renew))
+            hot.append((stream, append.expected, *HOT_VALUES(append.row), fence.token.grant, fence.renew))
         else:
             _add_rest(rest, append)
         if append.delivery is not None:

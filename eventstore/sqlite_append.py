@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from . import schema as s
-from .append import Append
+from .append import HOT_VALUES, Append
 from .failpoint import failpoint
 from .sqlite_claim import UNBLOCK
 from .store import NOT_CONSECUTIVE, ConflictError, Seen, check_generation, check_seen
@@ -39,33 +39,34 @@ class SqliteAppends:
         _, epoch, have, head = self._statements.state.run(cursor, {}).fetchone()
         check_seen(seen, epoch, head)
         check_generation(have, generation)
-        self._write_units(cursor, batch)
+        streams = [append.stream_id.bytes for append in batch]
+        self._write_units(cursor, batch, streams)
         failpoint("append.units_inserted")
-        self._write_rows(cursor, batch, generation % 2)
+        self._write_rows(cursor, batch, streams, generation % 2)
         if delivered := [append.delivery._asdict() for append in batch if append.delivery is not None]:
             cursor.executemany(SETTLE, delivered)
         failpoint("append.rows_written")
         failpoint("append.locked")
         rows: list[Any] = []
         position = head
-        for append in batch:
-            stream = append.stream_id.bytes
-            for upcoming, (version, topic, state) in enumerate(append.events, append.expected + 1):
+        for stream, append in zip(streams, batch, strict=True):
+            upcoming = append.expected
+            for version, topic, state in append.events:
+                upcoming += 1
+                position += 1
                 if version != upcoming:
                     raise ConflictError(NOT_CONSECUTIVE)
-                position += 1
                 rows.append((position, stream, version, topic, state))
         cursor.executemany(self._statements.insert_event.sql, rows)
         failpoint("append.events_inserted")
         return int(head) + 1
 
-    def _write_units(self, cursor: Any, batch: Sequence[Append]) -> None:
+    def _write_units(self, cursor: Any, batch: Sequence[Append], streams: Sequence[bytes]) -> None:
         rows: list[Any] = []
-        for append in batch:
-            stream = append.stream_id.bytes
+        for stream, append in zip(streams, batch, strict=True):
             for unit, index in append.units:
-                event = append.events[index]
-                rows.append((stream, unit, event.version, event.state))
+                version, _, state = append.events[index]
+                rows.append((stream, unit, version, state))
         if rows:
             cursor.executemany(self._statements.insert_unit.sql, rows)
         for append in batch:
@@ -74,16 +75,17 @@ class SqliteAppends:
                 if have != append.evidence:
                     raise ConflictError(f"{have} unit results, not {append.evidence}")
 
-    def _write_rows(self, cursor: Any, batch: Sequence[Append], parity: int) -> None:
+    def _write_rows(self, cursor: Any, batch: Sequence[Append], streams: Sequence[bytes], parity: int) -> None:
         lease_now, boot = self._store.lease_now(), self._store.boot_id()
         hot: list[tuple[Any, ...]] = []
         renewed: list[tuple[int, bytes]] = []
         others: list[Append] = []
-        for append in batch:
-            if append.is_hot:
-                hot.append(_hot_values(append, lease_now, boot))
-                if append.fence is not None and append.fence.renew:
-                    renewed.append((lease_now + append.fence.renew, append.stream_id.bytes))
+        for stream, append in zip(streams, batch, strict=True):
+            if append.is_hot and append.fence is not None:
+                held = (*append.fence.token, lease_now, boot)
+                hot.append((*HOT_VALUES(append.row), stream, append.expected, stream, *held))
+                if append.fence.renew:
+                    renewed.append((lease_now + append.fence.renew, stream))
             else:
                 others.append(append)
         if hot and cursor.executemany(_HOT_UPDATE[parity], hot).rowcount != len(hot):
@@ -170,10 +172,3 @@ class SqliteAppends:
             self._store.upsert_tracking.run(cursor, {"application_name": name, "notification_id": position})
             if cursor.rowcount != 1:
                 raise ConflictError(f"{name} is at {position} or further")
-
-
-def _hot_values(append: Append, now: int, boot: str) -> tuple[Any, ...]:
-    row, job = append.row, append.stream_id.bytes
-    epoch, grant = append.fence.token  # type: ignore[union-attr]
-    moved = (row["version"], row["updated_at"], row["done"], row["sequence"], row["cursor"])
-    return (*moved, job, append.expected, job, epoch, grant, now, boot)
