@@ -132,7 +132,7 @@ class OrjsonMapper(Mapper[UUID]):
             have += 1
         fields["originator_id"], fields["originator_version"] = stream_id, version
         event = object.__new__(cls)
-        vars(event).update(fields)
+        object.__setattr__(event, "__dict__", fields)  # they are its own: no copy
         return event
 
     def decode_all(self, stream_id: UUID, rows: Iterable[tuple[int, str, bytes]]) -> list[Any]:

@@ -238,6 +238,9 @@ class Store(Protocol):
     def position_of(self, stream_id: UUID, version: int) -> int | None:
         """The position of one event."""
 
+    def version_of(self, stream_id: UUID) -> int:
+        """The last version of a stream; 0 if it has none."""
+
     def snapshot(self, stream_id: UUID) -> SnapshotRow | None:
         """The last snapshot of a stream."""
 

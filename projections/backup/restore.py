@@ -158,7 +158,7 @@ class SqliteRestore:
         return epoch
 
     def _append(self, store: SqliteStore, epoch: int, request: Request) -> Append:
-        have = len(store.read(LOG_STREAM))
+        have = store.version_of(LOG_STREAM)
         at = moment(store.now())
         event = EpochRaised.made(have + 1, at, epoch=epoch, actor=request.actor, reason=request.reason)
         event_id = self._ids.next()

@@ -48,6 +48,14 @@ def test_any_other_version_is_refused(log: JobLog, expected: int) -> None:
     assert len(whole_log(log.store)) == 2
 
 
+def test_a_stream_tells_its_last_version(log: JobLog) -> None:
+    held = claimed(log)
+    held.complete_units([("a", 1)])
+
+    assert log.store.version_of(held.job_id) == len(log.store.read(held.job_id)) == 4
+    assert log.store.version_of(uuid4()) == 0
+
+
 def test_the_first_version_of_a_new_stream_is_one(log: JobLog) -> None:
     assert isinstance(refused(log.writer.append(an_append(uuid4(), 4))), VersionConflictError)
     assert log.store.head() == 0

@@ -44,7 +44,7 @@ def archive(
         return Made(chosen, None, 0)
     folder = folder.absolute()
     manifest = make(log.store, chosen, folder)
-    version = len(log.store.read(identity.LOG_STREAM)) + 1
+    version = log.store.version_of(identity.LOG_STREAM) + 1
     event = Archived.made(
         version,
         log.now(),

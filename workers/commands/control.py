@@ -178,7 +178,7 @@ def raise_epoch(log: JobLog, actor: Actor, *, reason: str) -> int:
     actor = check_actor(log, actor)
     state = log.store.state()
     epoch = max(state.epoch, log.writer.seen.epoch) + 1
-    version = len(log.store.read(identity.LOG_STREAM)) + 1
+    version = log.store.version_of(identity.LOG_STREAM) + 1
     event = EpochRaised.made(version, log.now(), epoch=epoch, actor=actor.name, reason=storable.text(reason))
     append = log.to_append(identity.LOG_STREAM, version - 1, [event], log.ids.next())
     try:
