@@ -257,7 +257,7 @@ class MemoryReads:
     def outlook(self, queues: Sequence[str], presence: str = "") -> Outlook:
         """One look at what there is to do."""
         with self._lock:
-            ready = any(row["ready"] and row["queue"] in queues for row in self.tables.rows())
+            ready = [row["crashes"] for row in self.tables.rows() if row["ready"] and row["queue"] in queues]
             due = min((row["due_at"] for row in self.tables.waiting()), default=None)
             leases = self.tables.lease_rows()
             wakes = bool(self.tables.free_keys())
@@ -266,12 +266,7 @@ class MemoryReads:
         others = sum(row.presence not in ("", presence) for row in leases)
         next_due = 0.0 if wakes else None if due is None else (due - self.now()) / 1_000_000
         next_end = 0.0 if rebooted else None if end is None else (end - self.lease_now()) / 1_000_000
-        return Outlook(ready, next_due, next_end, others, outbox=False)
-
-    def has_suspects(self, queues: Sequence[str], crashes: int) -> bool:
-        """Whether a suspect is ready."""
-        with self._lock:
-            return any(r["ready"] and r["crashes"] >= crashes and r["queue"] in queues for r in self.tables.rows())
+        return Outlook(bool(ready), next_due, next_end, others, outbox=False, crashes=max(ready, default=0))
 
     def tracking_position(self, name: str) -> int | None:
         """How far the named follower has come."""

@@ -29,35 +29,37 @@ class PostgresClaims:
     def __init__(self, *, prepare: bool | None) -> None:
         self._prepare = prepare
 
-    def pick(self, cursor: Any, query: ClaimQuery, now: int, parity: int) -> list[JobRow]:
-        """The chosen rows, in the order in which they are claimed."""
-        room = self._room(cursor, query, now)
+    def pick(self, cursor: Any, query: ClaimQuery, parity: int) -> tuple[list[JobRow], int]:
+        """The chosen rows, in the order in which they are claimed, and the server's time."""
+        now, room = self._room(cursor, query)
 
         def look(reach: int) -> list[JobRow]:
             candidates = self._candidates(cursor, query, now, parity, room, reach)
             if self._lock_room(cursor, candidates, room):
-                room.update(self._room(cursor, query, now))
+                room.update(self._room(cursor, query)[1])
             return candidates
 
         def block(rows: list[JobRow]) -> None:
             sql = f"UPDATE jobs_{parity} SET ready = 0, blocked = 1 WHERE id = ANY(%s)"
             cursor.execute(sql, ([row["id"] for row in rows],))
 
-        return pick(look, query.limit, room, partial(self._held_keys, cursor), block)
+        return pick(look, query.limit, room, partial(self._held_keys, cursor), block), now
 
     @staticmethod
-    def _room(cursor: Any, query: ClaimQuery, now: int) -> dict[str, int | None]:
-        """How many jobs each queue and gate still takes."""
+    def _room(cursor: Any, query: ClaimQuery) -> tuple[int, dict[str, int | None]]:
+        """The server's time, and how many jobs each queue and gate still takes."""
         sql = (
+            "SELECT 'now', joblog_now() UNION ALL "
             "SELECT 'queue ' || q.queue, CASE WHEN q.paused = 1 THEN 0 WHEN q.slots IS NULL THEN NULL ELSE greatest("
             "q.slots - (SELECT count(*) FROM leases l WHERE l.queue = q.queue), 0) END FROM queues q WHERE q.queue = ANY(%s) "
-            "UNION ALL SELECT 'gate ' || g.gate, CASE WHEN g.closed_until > %s THEN 0 WHEN g.slots IS NULL THEN NULL ELSE "
-            "greatest(g.slots - (SELECT count(*) FROM leases l WHERE l.gate = g.gate AND l.gate <> '') - (SELECT count(DISTINCT "
-            "t.job_id) FROM gate_turns t CROSS JOIN LATERAL (SELECT 1 FROM leases l WHERE l.job_id = t.job_id "
+            "UNION ALL SELECT 'gate ' || g.gate, CASE WHEN g.closed_until > joblog_now() THEN 0 "
+            "WHEN g.slots IS NULL THEN NULL ELSE greatest(g.slots - (SELECT count(*) FROM leases l WHERE l.gate = g.gate AND l.gate <> '') "
+            "- (SELECT count(DISTINCT t.job_id) FROM gate_turns t CROSS JOIN LATERAL (SELECT 1 FROM leases l WHERE l.job_id = t.job_id "
             "AND l.epoch = t.epoch AND l.token = t.token AND l.gate <> g.gate OFFSET 0) l "  # one plan: turns, then leases
             "WHERE t.gate = g.gate AND t.holds = 1), 0) END FROM gates g"
         )
-        return dict(cursor.execute(sql, (list(query.queues), now)).fetchall())
+        room = dict(cursor.execute(sql, (list(query.queues),)).fetchall())
+        return room.pop("now"), room
 
     @staticmethod
     def _lock_room(cursor: Any, candidates: list[JobRow], room: dict[str, int | None]) -> bool:

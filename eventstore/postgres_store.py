@@ -40,9 +40,12 @@ _COMMITS: Final = {
     on: f"SELECT set_config('synchronous_commit', '{'on' if on else 'off'}', true)" for on in (True, False)
 }
 #: One plan for each of our statements, whatever the statistics: the one that goes by an index.
-_ONE_PLAN: Final = "".join(
-    f", set_config('{name}', 'off', true)"
-    for name in (*functions.SWITCHED_OFF, "enable_sort", "enable_incremental_sort")
+_ONE_PLAN: Final = (
+    "".join(
+        f", set_config('{name}', 'off', true)"
+        for name in (*functions.SWITCHED_OFF, "enable_sort", "enable_incremental_sort")
+    )
+    + ", set_config('plan_cache_mode', 'force_generic_plan', true)"
 )
 
 
@@ -161,9 +164,8 @@ class PostgresStore(SqlStore):
         committing = False
         try:
             cursor = pinned.open()
-            cursor.execute("BEGIN")
             is_ours = name != "atomic"  # the user's own SQL is planned as they want
-            cursor.execute(_COMMITS[durable] + _ONE_PLAN * is_ours)
+            cursor.execute(f"BEGIN; {_COMMITS[durable]}{_ONE_PLAN * is_ours}", prepare=False)
             yield cursor
             committing = True
             cursor.execute("COMMIT")
@@ -208,8 +210,7 @@ class PostgresStore(SqlStore):
 
     def pick(self, cursor: Any, query: ClaimQuery, parity: int) -> tuple[list[JobRow], int]:
         """See ``SqlStore``."""
-        now = cursor.execute("SELECT joblog_now()").fetchone()[0]
-        return self._claims.pick(cursor, query, now, parity), now
+        return self._claims.pick(cursor, query, parity)
 
     def hold_row(self, cursor: Any, job_id: UUID, generation: int) -> None:
         """Lock the job's row; whoever appends meanwhile waits for it in its side lane."""
@@ -272,11 +273,6 @@ class PostgresStore(SqlStore):
         """See ``SqlStore``."""
         return [key for (key,) in self.sql_rows(f"SELECT * FROM joblog_free_keys_{parity}()")]
 
-    def has_suspects(self, queues: Sequence[str], crashes: int) -> bool:
-        """See ``Store``."""
-        sql = f"SELECT joblog_suspects_{self._live % 2}(%s, %s)"
-        return bool(self.sql_rows(sql, (list(queues), crashes))[0][0])
-
     # -- reading that is written for this database -------------------------------------------------------------------
 
     def jobs(self, job_ids: Sequence[UUID]) -> dict[UUID, JobRow]:
@@ -285,15 +281,9 @@ class PostgresStore(SqlStore):
 
     def read_many(self, stream_ids: Sequence[UUID]) -> dict[UUID, tuple[SnapshotRow | None, list[EventRow]]]:
         """Snapshot and tail of many streams, in one query."""
-        sql = (
-            "WITH i AS (SELECT * FROM unnest(%b) WITH ORDINALITY AS i(id, n)) "  # a number is read faster than an id
-            "SELECT i.n, 0 AS kind, s.version, s.topic, s.state FROM i JOIN snapshots s ON s.stream_id = i.id "
-            "UNION ALL SELECT i.n, 1, e.version, e.topic, e.state FROM i CROSS JOIN LATERAL ("
-            "SELECT coalesce((SELECT version FROM snapshots WHERE stream_id = i.id), 0) AS after) a "
-            "JOIN events e ON e.stream_id = i.id AND e.version > a.after ORDER BY 1, 2, 3"
-        )
         ids = list(dict.fromkeys(stream_ids))
         found: list[tuple[SnapshotRow | None, list[EventRow]]] = [(None, []) for _ in ids]
+        sql = "SELECT * FROM joblog_streams(%b)"
         for number, kind, *row in self.sql_rows(sql, (arrays.uuids([each.bytes for each in ids]),)):
             if kind == 0:
                 found[number - 1] = SnapshotRow(*row), []

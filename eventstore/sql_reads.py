@@ -225,11 +225,11 @@ class SqlReads(SqlConnections):
     def outlook(self, queues: Sequence[str], presence: str = "") -> Outlook:
         """One look at what there is to do; see ``Store``."""
         values = self._look(self._live % 2, queues, presence)
-        found, due, end, others, self._live, now, box, wakes, rebooted = values
+        found, due, end, others, self._live, now, box, wakes, rebooted, crashes = values
         now, lease_now = (self.now(), self.lease_now()) if now is None else (now, now)
         next_due = 0.0 if wakes else None if due is None else (due - now) / 1_000_000
         next_end = 0.0 if rebooted else None if end is None else (end - lease_now) / 1_000_000
-        return Outlook(bool(found), next_due, next_end, others, bool(box))
+        return Outlook(bool(found), next_due, next_end, others, bool(box), crashes)
 
     @abstractmethod
     def _look(self, parity: int, queues: Sequence[str], presence: str) -> tuple[Any, ...]:

@@ -275,27 +275,20 @@ class SqliteStore(SqlStore):
         jobs = f"FROM jobs_{parity} INDEXED BY jobs_{parity}"  # each index is named: one plan, whatever the statistics
         ready = " OR ".join(f"EXISTS (SELECT 1 {jobs}_claim WHERE ready = 1 AND queue = ?)" for _ in queues)
         waiting = f"{jobs}_due WHERE ready = 0 AND blocked = 0 AND status IN ('queued', 'waiting')"
+        suspects = f"{jobs}_suspects WHERE ready = 1 AND crashes > 0 AND queue = ?"
+        most = ", ".join(f"coalesce((SELECT crashes {suspects} ORDER BY crashes DESC LIMIT 1), 0)" for _ in queues)
         sql = (
             f"SELECT ({ready or 0}), (SELECT due_at {waiting} ORDER BY due_at LIMIT 1), "
             "(SELECT min(lease_until) FROM leases), (SELECT count(*) FROM leases WHERE presence <> '' AND presence <> ?), "
             "(SELECT generation FROM log_state WHERE id = 1), NULL, EXISTS (SELECT 1 FROM outbox), "
-            f"EXISTS ({FREE_KEYS.format(p=parity)}), EXISTS (SELECT 1 FROM leases WHERE boot_id <> ?)"
+            f"EXISTS ({FREE_KEYS.format(p=parity)}), EXISTS (SELECT 1 FROM leases WHERE boot_id <> ?), max(0, {most or 0})"
         )
-        found: tuple[Any, ...] = self.sql_rows(sql, (*queues, presence, self.boot_id()))[0]
+        found: tuple[Any, ...] = self.sql_rows(sql, (*queues, presence, self.boot_id(), *queues))[0]
         return found
 
     def free_keys(self, parity: int) -> list[str]:
         """See ``SqlStore``."""
         return [key for (key,) in self.sql_rows(FREE_KEYS.format(p=parity))]
-
-    def has_suspects(self, queues: Sequence[str], crashes: int) -> bool:
-        """See ``Store``."""
-        parity = self._live % 2
-        sql = (
-            f"SELECT 1 FROM jobs_{parity} INDEXED BY jobs_{parity}_suspects "
-            f"WHERE ready = 1 AND crashes > 0 AND crashes >= ? AND queue IN ({placeholders(len(queues))}) LIMIT 1"
-        )
-        return bool(self.sql_rows(sql, (crashes, *queues)))
 
     def promote(self, limit: int) -> tuple[int, int | None]:
         """See ``Store``."""

@@ -95,6 +95,7 @@ class Outlook(NamedTuple):
     next_end: float | None  #: seconds until the first lease ends; 0 or less: expire
     others: int  #: leases of others that have a presence file
     outbox: bool  #: something was submitted inside an application's transaction
+    crashes: int  #: of a ready job, at its checkpoint; the most there are
 
 
 class AtomicTransaction(Protocol):
@@ -393,9 +394,6 @@ class Store(Protocol):
 
     def outlook(self, queues: Sequence[str], presence: str = "") -> Outlook:
         """One look at what there is to do."""
-
-    def has_suspects(self, queues: Sequence[str], crashes: int) -> bool:
-        """Whether a job is ready whose holders died *crashes* times or more at its checkpoint."""
 
     def atomic(self) -> AbstractContextManager[AtomicTransaction]:
         """A transaction for the user's rows and one append; commits at the end of the block."""

@@ -28,8 +28,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 STAT_SECONDS: Final = 0.05
-FSYNC_SECONDS: Final = 0.005  #: the file grows first, the commit is seen after its fsync
+FSYNC_SECONDS: Final = 0.0025  #: the file grows first, the commit is seen after its fsync
 ECHOES: Final = 2  #: more wake-ups after a change, for a slower disk
+#: As many where the kernel tells of a change: each comes after twice the time of the one before, up to ``STAT_SECONDS``.
+TOLD_ECHOES: Final = 6
+FRESH_ECHOES: Final = 3  #: after so many without another change the next one is news, not more of the same
 POLL_SECONDS: Final = 1.0
 SILENT_SECONDS: Final = 30.0  #: how long one wait for a NOTIFY lasts where nobody asks for the polling floor
 NOTIFY_SECONDS: Final = 0.01  #: at most one NOTIFY in this span
@@ -115,12 +118,14 @@ class _WatchingWaker(Waker, ABC):
         with suppress(BlockingIOError):  # it has rung often enough
             self._bell.send(b"!")
 
-    def _wait_for(self, descriptor: int) -> bool:
-        """Until there is something to read, the bell rings (True), or the polling floor is reached (False)."""
+    def _wait_for(self, descriptor: int, seconds: float | None = None) -> bool:
+        """Until there is something to read, the bell rings (True), or *seconds*, else the polling floor, are over (False)."""
+        if seconds is None:
+            seconds = POLL_SECONDS if self.has_floor else SILENT_SECONDS
         with selectors.DefaultSelector() as waiting:
             waiting.register(descriptor, selectors.EVENT_READ)
             waiting.register(self._rung, selectors.EVENT_READ)
-            found = waiting.select(POLL_SECONDS if self.has_floor else SILENT_SECONDS)
+            found = waiting.select(seconds)
         if any(key.fileobj is self._rung for key, _ in found):
             self._rung.recv(4096)
         return bool(found)
@@ -161,19 +166,25 @@ class FileWaker(_WatchingWaker):
 
     def _be_told(self, watch: FileWatch) -> None:
         self.wake_all()  # for what was appended before
+        echo, pause = TOLD_ECHOES, FSYNC_SECONDS
         while not self._stopped.is_set():
-            told = self._wait_for(watch.fileno())
-            if not watch.has_changed():
+            is_silent = echo == TOLD_ECHOES
+            told = self._wait_for(watch.fileno(), None if is_silent else min(FSYNC_SECONDS * 2**echo, STAT_SECONDS))
+            if watch.has_changed():
+                if echo >= FRESH_ECHOES:
+                    pause = FSYNC_SECONDS
+                else:  # whoever writes all the time is looked at more and more seldom
+                    pause = min(2 * pause, STAT_SECONDS)
+                    self._stopped.wait(pause)
+                    watch.has_changed()
+                echo = 0
+                self.wake_all()
+            elif is_silent:
                 self.wake_all(seen=False)
                 if told:  # a neighbour of the file may be written all the time
                     self._stopped.wait(STAT_SECONDS)
-                continue
-            self.wake_all()
-            self._stopped.wait(FSYNC_SECONDS)
-            self.wake_all()
-            again = ECHOES
-            while again and not self._stopped.wait(STAT_SECONDS):  # a busy writer is looked at no more often than this
-                again = ECHOES if watch.has_changed() else again - 1
+            else:
+                echo += 1
                 self.wake_all()
 
     def _look(self) -> tuple[int, int]:
@@ -208,7 +219,7 @@ class ListenWaker(_WatchingWaker):
     def __init__(self, store: SqlStore, *, pooler_safe: bool = False) -> None:
         super().__init__()
         self._store, self._pooler_safe = store, pooler_safe
-        self._send = threading.Event()
+        self._send, self._hurry = threading.Event(), threading.Event()
         self._owing = threading.Lock()
         self._ready = self._owed = False  #: what others were not told yet
         self._sender: threading.Thread | None = None
@@ -220,6 +231,8 @@ class ListenWaker(_WatchingWaker):
             with self._owing:
                 self._ready, self._owed = self._ready or ready, True
             self._send.set()
+            if ready:
+                self._hurry.set()
             if self._sender is None:
                 with self._lock:
                     if self._sender is None:
@@ -234,18 +247,23 @@ class ListenWaker(_WatchingWaker):
             self._send.wait()
             self._send.clear()
             is_last = self._stopped.is_set()  # set before the bell that told of it
+            self._hurry.clear()
             with self._owing:
                 ready, owed = self._ready, self._owed
                 self._ready = self._owed = False
             if owed:
                 self._tell_others(pinned, ready=ready)
-                self._stopped.wait(NOTIFY_SECONDS if ready else 10 * NOTIFY_SECONDS)
+                self._stopped.wait(NOTIFY_SECONDS)
+                if not ready:  # nobody is in a hurry for the next one, unless a job can be claimed
+                    self._hurry.wait(9 * NOTIFY_SECONDS)
         pinned.close()
 
     @staticmethod
     def _tell_others(pinned: Pinned, *, ready: bool) -> None:
         try:
-            pinned.open().execute(f"NOTIFY {CHANNEL}, '{'ready' if ready else ''}'")
+            # A hint need not outlive a crash, so it waits for no disk.
+            hint = f"SELECT set_config('synchronous_commit', 'off', true), pg_notify('{CHANNEL}', %s)"
+            pinned.open().execute(hint, ("ready" if ready else "",))
         except Exception as error:  # noqa: BLE001 - a hint: followers poll anyway
             logger.debug("a wake-up could not be sent: %s", error)
             pinned.drop()
@@ -284,6 +302,7 @@ class ListenWaker(_WatchingWaker):
         """Stop listening and sending."""
         super().close()
         self._send.set()
+        self._hurry.set()
         if self._sender is not None:
             self._sender.join()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypedDict, TypeVar, Unpack, get_type_hints, overload
 
@@ -91,7 +92,7 @@ class Operation(Generic[A, R]):
             problem = f"{self.units_per_commit} is not between 1 and {LARGEST_COMMIT}"
             raise InvalidFieldError("units_per_commit", problem, "give a number in between")
 
-    @property
+    @cached_property
     def is_async(self) -> bool:
         """Whether the function runs on the worker's event loop; else it gets a thread."""
         return inspect.iscoroutinefunction(self.function)

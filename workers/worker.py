@@ -25,6 +25,7 @@ from .renewal import Renewal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..eventstore.store import Outlook
     from .commands.held import Held
     from .commands.log import JobLog
     from .registry import Jobs
@@ -33,13 +34,13 @@ logger = logging.getLogger(__name__)
 
 #: A job that has run so long may be asked to give its slot to a due one, at its next boundary (seconds).
 YIELD_AFTER: Final = 2.0
-#: How often a full worker looks whether somebody waits, and a busy one whether a suspect does (seconds).
+#: How often a full worker looks whether somebody waits (seconds).
 LOOK_WHEN_FULL: Final = 1.0
 #: How long between looks at other workers' presence files while they hold leases (seconds).
 LOOK_AT_OTHERS: Final = 0.5
 RAMP: Final = 4  #: passes until a starting worker uses all its slots
 #: Between those passes, half to once and a half of it by chance, or until a job ends (seconds).
-RAMP_PAUSE: Final = 0.1
+RAMP_PAUSE: Final = 0.025
 ANSWERS_WITHIN: Final = 1.0  #: seconds in which an event loop that nothing blocks has turned
 
 
@@ -77,7 +78,7 @@ class Worker:
         self._stopping = self._stop_now = False
         self._alone = False
         self._passes = 0
-        self._next_look = self._next_suspects = 0.0
+        self._next_look = 0.0
         self._turned = True  #: the loop has come round since the last heartbeat
         self._renewal = Renewal(log, self._lost, self._check_loop)
         self._presence: presence.Presence | None = None
@@ -176,46 +177,52 @@ class Worker:
         settings, log, self._ramps = self.settings, self.log, False
         outlook = log.store.outlook(settings.queues, self._mine)
         waits = [settings.poll_seconds]
-        if outlook.outbox:
-            log.drain_outbox()
-        if outlook.next_end is not None:
-            if outlook.next_end <= 0:
-                log.expire(self.name)
-            waits.append(max(outlook.next_end, 0.05))
-        if outlook.others:
-            self._look_at_others()
-            waits.append(LOOK_AT_OTHERS)
-        promoted = 0
-        if outlook.next_due is not None and outlook.next_due <= 0:
-            promoted, _ = log.promote()
-        elif outlook.next_due is not None:
-            waits.append(outlook.next_due)
+        if self._moves(outlook, waits):
+            outlook = log.store.outlook(settings.queues, self._mine)
         free = settings.slots - len(self._running)
         if self._alone or free <= 0:
             waits.append(LOOK_WHEN_FULL)
             if outlook.ready:
                 self._ask_to_yield()
             return [], min(waits)
-        if not (outlook.ready or promoted or outlook.outbox or (outlook.next_end or 1) <= 0 or outlook.others):
+        if not outlook.ready:
             return [], min(waits)
-        held = self._claim(free)
+        held = self._claim(free, suspect=outlook.crashes >= CRASH_LIMIT - 1)
         if not held and (opening := log.store.next_opening()) is not None:
             waits.append(opening)
         self._ramps = bool(held) and len(held) < free and self._passes <= RAMP
         if self._ramps:  # many that start at once shall not start together
             waits.append(RAMP_PAUSE * (0.5 + log.random.random()))
+        elif self._half <= len(held) < free:  # there may be more: they are claimed while these run
+            waits.append(0.0)
         return held, min(waits)
 
-    def _claim(self, free: int) -> list[Held]:
+    def _moves(self, outlook: Outlook, waits: list[float]) -> int:
+        """Do what stands between a job and its claim; returns how many may be ready now that were not."""
+        moved = self.log.drain_outbox() if outlook.outbox else 0
+        if outlook.next_end is not None:
+            if outlook.next_end <= 0:
+                moved += len(self.log.expire(self.name))
+            waits.append(max(outlook.next_end, 0.05))
+        if outlook.others:
+            moved += self._look_at_others()
+            waits.append(LOOK_AT_OTHERS)
+        if outlook.next_due is not None and outlook.next_due <= 0:
+            moved += self.log.promote()[0]
+        elif outlook.next_due is not None:
+            waits.append(outlook.next_due)
+        return moved
+
+    def _claim(self, free: int, *, suspect: bool) -> list[Held]:
         """Take jobs: few at first, so that a restart is no herd; a suspect only into an idle worker, alone."""
         self._passes += 1
-        ramp = free if self._passes > RAMP else max(1, free * self._passes // (RAMP + 1))
+        ramp = min(free, self._half) if self._passes > RAMP else max(1, free * self._passes // (RAMP + 1))
         idle = not self._running
-        if not idle and self._must_quiet():
+        if suspect and not idle:  # it waits for this worker, or another, to become idle
             return []
         kinds = self.settings.only_kinds
         text = self._presence.text if self._presence is not None else ""
-        limit, crashes = (1, 2**31 - 1) if idle and self._has_suspects() else (ramp, CRASH_LIMIT - 2)
+        limit, crashes = (1, 2**31 - 1) if suspect else (ramp, CRASH_LIMIT - 2)
         held = claiming.claim(
             self.log,
             self.name,
@@ -231,39 +238,35 @@ class Worker:
         self._alone = any(one.crashes >= CRASH_LIMIT - 1 for one in held)
         return held
 
-    def _has_suspects(self) -> bool:
-        return self.log.store.has_suspects(self.settings.queues, CRASH_LIMIT - 1)
-
-    def _must_quiet(self) -> bool:
-        """Whether a job that must run alone waits for this busy worker to become idle."""
-        now = self.log.clock.monotonic()
-        if now >= self._next_suspects:
-            self._next_suspects = now + 10 * LOOK_WHEN_FULL
-            self._suspects_wait = self._has_suspects()
-        return self._suspects_wait
-
-    _suspects_wait = False
     _ramps = False  #: waits between its first passes, whatever news there is
+
+    @property
+    def _half(self) -> int:
+        """As many as are claimed at once: one half of the slots is claimed while the other runs."""
+        return -(-self.settings.slots // 2)
 
     @property
     def _mine(self) -> str:
         return self._presence.text if self._presence is not None else ""
 
-    def _look_at_others(self) -> None:
-        """Take back the jobs of workers on this host that are proven dead."""
+    def _look_at_others(self) -> int:
+        """Take back the jobs of workers on this host that are proven dead; returns how many."""
         now = self.log.clock.monotonic()
         if now < self._next_look:
-            return
+            return 0
         self._next_look = now + LOOK_AT_OTHERS / 2
         boot = self.log.clock.boot_id()
         dead: dict[str, bool] = {}
+        taken = 0
         for lease in self.log.store.held_by_others(self._mine, 1000):
             if lease.presence not in dead:
                 dead[lease.presence] = presence.is_dead(lease.presence, boot)
             if dead[lease.presence]:
                 answer = self.log.reclaim(lease, self.name)
+                taken += not isinstance(answer, JobLogError)
                 what = answer if isinstance(answer, JobLogError) else f"taken back from {lease.worker}, which died"
                 logger.warning("job %s: %s", lease.job_id, what)
+        return taken
 
     def _ask_to_yield(self) -> None:
         """Somebody waits and no slot is free: the longest runner gives way at its next boundary."""

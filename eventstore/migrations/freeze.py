@@ -38,9 +38,10 @@ def down(name: str) -> Iterator[str]:
         for parity in (0, 1):
             yield f"DROP FUNCTION joblog_append_{parity}"
             yield f"DROP FUNCTION joblog_claim_{parity}"
-            for look in ("free_keys", "outlook", "suspects", "due"):
+            for look in ("free_keys", "outlook", "due"):
                 yield f"DROP FUNCTION joblog_{look}_{parity}"
         yield "DROP FUNCTION joblog_no_row"
+        yield "DROP FUNCTION joblog_streams"
         yield "DROP FUNCTION joblog_refuse"
         yield from (f"DROP FUNCTION {name}" for name in FUNCTIONS)
         yield "DROP FUNCTION joblog_now"

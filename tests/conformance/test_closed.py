@@ -45,7 +45,6 @@ CALLS: dict[str, Callable[[Store], Any]] = {
     "promote": lambda s: s.promote(1),
     "set_gate": lambda s: s.set_gate("g", 1, 0),
     "outlook": lambda s: s.outlook(["default"], "w"),
-    "has_suspects": lambda s: s.has_suspects(["default"], 1),
     "put_list": lambda s: s.put_list(JOB, "l", [b"x"]),
     "get_list": lambda s: s.get_list(JOB, "l"),
     "tracking_position": lambda s: s.tracking_position("f"),

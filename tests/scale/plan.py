@@ -24,11 +24,6 @@ def promote(log: JobLog, limit: int = 100) -> Seen:
     return probe(log, "promote.before_commit", lambda: log.promote(limit))
 
 
-def suspects(log: JobLog) -> Seen:
-    """What a worker asks before it claims: does a job wait that must run alone?"""
-    return probe(log, "", lambda: log.store.has_suspects(["default"], 2))
-
-
 def outlook(log: JobLog) -> Seen:
     """What an idle worker asks at each poll."""
     return probe(log, "", lambda: log.store.outlook(["default"], "probe"))
@@ -36,7 +31,7 @@ def outlook(log: JobLog) -> Seen:
 
 # -- verdict -------------------------------------------------------------------------------------------------------------
 
-COMMANDS: Final = {"claim": claim, "outlook": outlook, "suspects": suspects, "promote": promote}
+COMMANDS: Final = {"claim": claim, "outlook": outlook, "promote": promote}
 STAGES: Final = ("without statistics", "with statistics")
 DUE: Final = 200  #: jobs that the promoter can move, 100 in a pass
 

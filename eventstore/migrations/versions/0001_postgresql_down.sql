@@ -74,8 +74,6 @@ DROP FUNCTION joblog_free_keys_0
 --;
 DROP FUNCTION joblog_outlook_0
 --;
-DROP FUNCTION joblog_suspects_0
---;
 DROP FUNCTION joblog_due_0
 --;
 DROP FUNCTION joblog_append_1
@@ -86,11 +84,11 @@ DROP FUNCTION joblog_free_keys_1
 --;
 DROP FUNCTION joblog_outlook_1
 --;
-DROP FUNCTION joblog_suspects_1
---;
 DROP FUNCTION joblog_due_1
 --;
 DROP FUNCTION joblog_no_row
+--;
+DROP FUNCTION joblog_streams
 --;
 DROP FUNCTION joblog_refuse
 --;

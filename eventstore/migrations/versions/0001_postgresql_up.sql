@@ -625,6 +625,20 @@ BEGIN
   RAISE EXCEPTION 'job rows' USING ERRCODE = 'JL001';
 END $$;
 --;
+CREATE OR REPLACE FUNCTION joblog_streams(p_streams uuid[]) RETURNS TABLE (
+  number bigint, kind int, version bigint, topic text, state bytea
+) LANGUAGE plpgsql 
+  SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET enable_bitmapscan = off
+  SET plan_cache_mode = force_generic_plan AS $$
+#variable_conflict use_column
+BEGIN
+  RETURN QUERY WITH i AS (SELECT * FROM unnest(p_streams) WITH ORDINALITY AS i(id, n))
+    SELECT i.n, 0 AS k, s.version, s.topic, s.state FROM i JOIN snapshots s ON s.stream_id = i.id
+    UNION ALL SELECT i.n, 1, e.version, e.topic, e.state FROM i CROSS JOIN LATERAL (
+      SELECT coalesce((SELECT s.version FROM snapshots s WHERE s.stream_id = i.id), 0) AS after) a
+    JOIN events e ON e.stream_id = i.id AND e.version > a.after ORDER BY 1, 2, 3;
+END $$;
+--;
 CREATE OR REPLACE FUNCTION joblog_append_0(
   p_epoch bigint, p_seen bigint, p_generation bigint, p_wait boolean,
   e_stream uuid[], e_version bigint[], e_topic text[], e_state bytea[],
@@ -868,7 +882,7 @@ END $$;
 --;
 CREATE OR REPLACE FUNCTION joblog_outlook_0(p_queues text[], p_presence text) RETURNS TABLE (
   found boolean, due bigint, lease_end bigint, others bigint, live bigint, clock bigint, box boolean, wakes boolean,
-  rebooted boolean
+  rebooted boolean, crashes bigint
 ) LANGUAGE plpgsql 
   SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET enable_bitmapscan = off
   SET plan_cache_mode = force_generic_plan AS $$
@@ -891,17 +905,10 @@ BEGIN
       FROM waiting w WHERE w.key IS NOT NULL)
     SELECT w.key FROM waiting w WHERE w.key IS NOT NULL AND NOT EXISTS (
       SELECT 1 FROM leases l WHERE l.exclusive_key = w.key AND l.exclusive_key <> '' OFFSET 0)),
-    false;  -- the clock outlives boots
-END $$;
---;
-CREATE OR REPLACE FUNCTION joblog_suspects_0(p_queues text[], p_crashes bigint) RETURNS boolean
-LANGUAGE plpgsql 
-  SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET enable_bitmapscan = off
-  SET plan_cache_mode = force_generic_plan AS $$
-BEGIN
-  RETURN EXISTS (SELECT 1 FROM unnest(p_queues) q(name) CROSS JOIN LATERAL (
-    SELECT 1 FROM jobs_0 j
-    WHERE j.ready = 1 AND j.crashes > 0 AND j.queue = q.name AND j.crashes >= p_crashes LIMIT 1) x);
+    false,  -- the clock outlives boots
+    (SELECT coalesce(max(x.crashes), 0) FROM unnest(p_queues) q(name) CROSS JOIN LATERAL (
+      SELECT j.crashes FROM jobs_0 j WHERE j.ready = 1 AND j.crashes > 0 AND j.queue = q.name
+      ORDER BY j.crashes DESC LIMIT 1) x);
 END $$;
 --;
 CREATE OR REPLACE FUNCTION joblog_due_0() RETURNS TABLE (due bigint, clock bigint) LANGUAGE plpgsql 
@@ -1157,7 +1164,7 @@ END $$;
 --;
 CREATE OR REPLACE FUNCTION joblog_outlook_1(p_queues text[], p_presence text) RETURNS TABLE (
   found boolean, due bigint, lease_end bigint, others bigint, live bigint, clock bigint, box boolean, wakes boolean,
-  rebooted boolean
+  rebooted boolean, crashes bigint
 ) LANGUAGE plpgsql 
   SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET enable_bitmapscan = off
   SET plan_cache_mode = force_generic_plan AS $$
@@ -1180,17 +1187,10 @@ BEGIN
       FROM waiting w WHERE w.key IS NOT NULL)
     SELECT w.key FROM waiting w WHERE w.key IS NOT NULL AND NOT EXISTS (
       SELECT 1 FROM leases l WHERE l.exclusive_key = w.key AND l.exclusive_key <> '' OFFSET 0)),
-    false;  -- the clock outlives boots
-END $$;
---;
-CREATE OR REPLACE FUNCTION joblog_suspects_1(p_queues text[], p_crashes bigint) RETURNS boolean
-LANGUAGE plpgsql 
-  SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET enable_bitmapscan = off
-  SET plan_cache_mode = force_generic_plan AS $$
-BEGIN
-  RETURN EXISTS (SELECT 1 FROM unnest(p_queues) q(name) CROSS JOIN LATERAL (
-    SELECT 1 FROM jobs_1 j
-    WHERE j.ready = 1 AND j.crashes > 0 AND j.queue = q.name AND j.crashes >= p_crashes LIMIT 1) x);
+    false,  -- the clock outlives boots
+    (SELECT coalesce(max(x.crashes), 0) FROM unnest(p_queues) q(name) CROSS JOIN LATERAL (
+      SELECT j.crashes FROM jobs_1 j WHERE j.ready = 1 AND j.crashes > 0 AND j.queue = q.name
+      ORDER BY j.crashes DESC LIMIT 1) x);
 END $$;
 --;
 CREATE OR REPLACE FUNCTION joblog_due_1() RETURNS TABLE (due bigint, clock bigint) LANGUAGE plpgsql 
