@@ -53,9 +53,11 @@ class PostgresClaims:
             "SELECT 'queue ' || q.queue, CASE WHEN q.paused = 1 THEN 0 WHEN q.slots IS NULL THEN NULL ELSE greatest("
             "q.slots - (SELECT count(*) FROM leases l WHERE l.queue = q.queue), 0) END FROM queues q WHERE q.queue = ANY(%s) "
             "UNION ALL SELECT 'gate ' || g.gate, CASE WHEN g.closed_until > joblog_now() THEN 0 "
-            "WHEN g.slots IS NULL THEN NULL ELSE greatest(g.slots - (SELECT count(*) FROM leases l WHERE l.gate = g.gate AND l.gate <> '') "
-            "- (SELECT count(DISTINCT t.job_id) FROM gate_turns t CROSS JOIN LATERAL (SELECT 1 FROM leases l WHERE l.job_id = t.job_id "
-            "AND l.epoch = t.epoch AND l.token = t.token AND l.gate <> g.gate OFFSET 0) l "  # one plan: turns, then leases
+            "WHEN g.slots IS NULL THEN NULL ELSE greatest(g.slots "
+            "- (SELECT count(*) FROM leases l WHERE l.gate = g.gate AND l.gate <> '') "
+            "- (SELECT count(DISTINCT t.job_id) FROM gate_turns t CROSS JOIN LATERAL "
+            "(SELECT 1 FROM leases l WHERE l.job_id = t.job_id AND l.epoch = t.epoch "
+            "AND l.token = t.token AND l.gate <> g.gate OFFSET 0) l "  # one plan: turns, then leases
             "WHERE t.gate = g.gate AND t.holds = 1), 0) END FROM gates g"
         )
         room = dict(cursor.execute(sql, (list(query.queues),)).fetchall())
