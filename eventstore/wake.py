@@ -36,6 +36,7 @@ FRESH_ECHOES: Final = 3  #: after so many without another change the next one is
 POLL_SECONDS: Final = 1.0
 SILENT_SECONDS: Final = 30.0  #: how long one wait for a NOTIFY lasts where nobody asks for the polling floor
 NOTIFY_SECONDS: Final = 0.01  #: at most one NOTIFY in this span
+CALM_SECONDS: Final = 0.09  #: more of it behind one that tells of no job, unless there is one to claim
 CHANNEL: Final = "joblog"
 
 
@@ -254,8 +255,8 @@ class ListenWaker(_WatchingWaker):
             if owed:
                 self._tell_others(pinned, ready=ready)
                 self._stopped.wait(NOTIFY_SECONDS)
-                if not ready:  # nobody is in a hurry for the next one, unless a job can be claimed
-                    self._hurry.wait(9 * NOTIFY_SECONDS)
+                if not ready:
+                    self._hurry.wait(CALM_SECONDS)
         pinned.close()
 
     @staticmethod

@@ -429,6 +429,19 @@ def test_who_hands_in_a_job_and_goes_has_told_the_others(
     assert woken.wait(BOUND)
 
 
+def test_a_job_is_told_of_at_once_behind_news_that_is_none(
+    log: JobLog, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wake, "CALM_SECONDS", 1000.0)
+    with connect(postgres_url) as stranger:
+        stranger.execute(f"LISTEN {wake.CHANNEL}".encode())
+        log.writer.append(an_append())
+        assert [note.payload for note in stranger.notifies(timeout=BOUND, stop_after=1)] == [""]
+        log.submit(JobSpec("import", {}))
+
+        assert [note.payload for note in stranger.notifies(timeout=BOUND, stop_after=1)] == ["ready"]
+
+
 def test_nobody_waits_for_a_silent_server_at_the_end(log: JobLog) -> None:
     """With no floor asked for, a wait for news is long; the end does not wait for it, nor does a new subscriber."""
     listens, called = threading.Event(), threading.Event()

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from threading import Event, Semaphore
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy.engine import make_url
@@ -161,3 +162,26 @@ def test_nobody_waits_for_a_silent_file_at_the_end(sqlite_url: str) -> None:
 
         assert called.wait(wake.SILENT_SECONDS / 2)
         assert Side(log.close).is_done(wake.SILENT_SECONDS / 2)
+
+
+# -- how often -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("silence", "is_told"), [(0, True), (1, False)], ids=["after-silence", "all-the-time"])
+def test_a_change_is_told_at_once_unless_more_are_written_all_the_time(
+    file: Path, monkeypatch: pytest.MonkeyPatch, silence: int, *, is_told: bool
+) -> None:
+    """What was told is told again only much later here; whoever is looked at seldom delays nobody's end."""
+    monkeypatch.setattr(wake, "STAT_SECONDS", 1000.0)
+    monkeypatch.setattr(wake, "FSYNC_SECONDS", 1000.0)
+    monkeypatch.setattr(wake, "FRESH_ECHOES", silence)
+    waker = FileWaker(SimpleNamespace(path=file.with_name("joblog.db")))  # type: ignore[arg-type] # no more is looked at
+    woken = Semaphore(0)
+    waker.subscribe(woken.release, seen_only=True)
+    with closing(waker):
+        assert woken.acquire(timeout=BOUND)  # the watching begins
+        file.write_bytes(b"1")
+        assert woken.acquire(timeout=BOUND)
+        file.write_bytes(b"22")
+
+        assert woken.acquire(timeout=BOUND if is_told else 0.2) is is_told
