@@ -25,11 +25,12 @@ for folder in (ROOT / "src", ROOT):
         sys.path.insert(0, str(folder))
 
 from bench import report
-from bench.cost_runs import WORKS, Run, Work, apart, bare, run
+from bench.cost_runs import WORKS, Run, Work, apart, bare, fsync_micros, run
 from bench.databases import pair
 
 KINDS: Final = ("sqlite", "postgresql")
 ROUNDS: Final = 3
+BUSY: Final = 3.0  #: load of a machine that does more than this
 
 
 def measured(kind: str, what: str) -> str:
@@ -104,7 +105,12 @@ def main() -> int:
     if chosen.write:
         about = "\n".join(f"* {name}: {value}" for name, value in report.machine().items())
         how = (__doc__ or "").rpartition("\n\n")[2].replace("\n", " ").strip()
-        head = f"# Where the cost lies\n\n{about}\n* fdatasync of 4 KiB: {fsync_micros():.0f} µs\n\nMade by `bench/costs.py`. {how}"
+        busy = (
+            ""
+            if os.getloadavg()[0] < BUSY
+            else " Other programs used the machine meanwhile: what is by the clock says little."
+        )
+        head = f"# Where the cost lies\n\n{about}\n* fdatasync of 4 KiB: {fsync_micros():.0f} µs\n\nMade by `bench/costs.py`. {how}{busy}"
         (ROOT / "bench" / "COSTS.md").write_text("\n\n".join([head, *parts]) + "\n", encoding="utf-8")
     return 0
 

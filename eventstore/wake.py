@@ -262,9 +262,7 @@ class ListenWaker(_WatchingWaker):
     @staticmethod
     def _tell_others(pinned: Pinned, *, ready: bool) -> None:
         try:
-            # A hint need not outlive a crash, so it waits for no disk.
-            hint = f"SELECT set_config('synchronous_commit', 'off', true), pg_notify('{CHANNEL}', %s)"
-            pinned.open().execute(hint, ("ready" if ready else "",))
+            pinned.open().execute(f"NOTIFY {CHANNEL}, '{'ready' if ready else ''}'")
         except Exception as error:  # noqa: BLE001 - a hint: followers poll anyway
             logger.debug("a wake-up could not be sent: %s", error)
             pinned.drop()
