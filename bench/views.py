@@ -137,10 +137,10 @@ def feed(log):
             return
 
 
-def unit_latency(url, *, rounds=7, seconds=2.0):
+def unit_latency(url, *, rounds=15, seconds=1.0):
     """Milliseconds of one job's unit commit, alone and with all views followed in the same process: medians, and means.
 
-    In turn, for as long each time as the views are brought up to date ten times, and only once they have caught up: what
+    In turn, for as long each time as the views are brought up to date five times, and only once they have caught up: what
     a process does when it starts is no measure of what following costs.  The median does not see what happens a few
     times a second, the mean does; of both the median of all rounds is told.
     """
