@@ -162,15 +162,3 @@ def apart(function: Callable[..., Run], *arguments: Any) -> Run:
     """Call it in a process of its own."""
     with mp.get_context("spawn").Pool(1) as pool:
         return pool.apply(function, arguments)
-
-
-def fsync_micros() -> float:
-    """What one fdatasync of 4 KiB takes on the disk of the temporary files."""
-    taken: list[float] = []
-    with tempfile.NamedTemporaryFile() as file:
-        for _ in range(200):
-            os.write(file.fileno(), b"\0" * 4096)
-            start = time.perf_counter()
-            os.fdatasync(file.fileno())
-            taken.append(time.perf_counter() - start)
-    return median(taken) * 1e6

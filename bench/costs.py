@@ -25,12 +25,24 @@ for folder in (ROOT / "src", ROOT):
         sys.path.insert(0, str(folder))
 
 from bench import report
-from bench.cost_runs import WORKS, Run, Work, apart, bare, fsync_micros, run
+from bench.cost_runs import WORKS, Run, Work, apart, bare, run
 from bench.databases import pair
 
 KINDS: Final = ("sqlite", "postgresql")
 ROUNDS: Final = 3
 BUSY: Final = 3.0  #: load of a machine that does more than this
+
+
+def fsync_micros() -> float:
+    """What one fdatasync of 4 KiB takes on the disk of the temporary files."""
+    taken: list[float] = []
+    with tempfile.NamedTemporaryFile() as file:
+        for _ in range(200):
+            os.write(file.fileno(), b"\0" * 4096)
+            start = time.perf_counter()
+            os.fdatasync(file.fileno())
+            taken.append(time.perf_counter() - start)
+    return median(taken) * 1e6
 
 
 def measured(kind: str, what: str) -> str:

@@ -95,7 +95,6 @@ class Worker:
         if threading.current_thread() is not threading.main_thread():
             asyncio.run(self.serve())
             return
-        gc.collect()
         gc.freeze()
         try:
             asyncio.run(self.serve())
