@@ -58,11 +58,12 @@ def measured(kind: str, what: str) -> str:
     rest = total["cpu"] - sum(cpu for _, cpu, _ in staged.stages.values())
     rows = [(name, f"{calls:.2f}", cpu, waits) for name, (calls, cpu, waits) in staged.stages.items()]
     rows.append(("the rest: loop, tasks, futures, the body", "", rest, float("nan")))
-    unit = "round trips" if kind == "postgresql" else "statements"
+    unit = "round trips" if kind == "postgresql" else "statements of SQLite, in the process"
     lines = [f"## {work.name}, {kind}", "", "| stage | calls | CPU µs | waits µs |", "| --- | ---: | ---: | ---: |"]
     lines += [f"| {name} | {calls} | {cpu * 1e6:.1f} | {_number(waits)} |" for name, calls, cpu, waits in rows]
     lines += [f"| **this process** | | **{total['cpu'] * 1e6:.1f}** | |"]
-    lines += [f"| the server's processes | {statements:.2f} {unit} | {total['server'] * 1e6:.1f} | |"]
+    served = f"{total['server'] * 1e6:.1f}" if kind == "postgresql" else ""
+    lines += [f"| the server's processes | {statements:.2f} {unit} | {served} | |"]
     lines += [f"| **one, by the clock** | | | **{total['wall'] * 1e6:.0f}** |"]
     for one in runs.get("bare", []):
         lines += [
