@@ -30,9 +30,9 @@ _ALL: Final[tuple[type[Any], ...]] = (
     JobSnapshot,
 )
 _CLASSES: Final[dict[str, type[Any]]] = {cls.TOPIC: cls for cls in _ALL}
-#: Topic and class version, looked up once: the library's metaclass makes each access to a class slow.
 #: A row from its values: a named tuple's own constructors go through Python.
 _row: Final[Callable[[tuple[int, str, bytes]], EventRow]] = partial(tuple.__new__, EventRow)
+#: Topic and class version, looked up once: the library's metaclass makes each access to a class slow.
 _STORED_AS: Final = {cls: (cls.TOPIC, getattr(cls, "class_version", 1)) for cls in _ALL}
 
 

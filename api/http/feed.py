@@ -115,27 +115,34 @@ class Feed:
 
     async def _look(self) -> bool:
         """Read on and tell of it; whether there is more."""
-        before, more = (self.epoch, self.head), False
         try:
-            more = await self._service.ask(self._read)
+            state, entries = await self._service.ask(self._read)
         except JobLogError as error:  # also our own "too busy": whoever waits at the end lives on this reader
             logger.warning("the log can't be followed for now: %s", error)
-        if (self.epoch, self.head) != before:
-            self._tell()
-        return more
+            return False
+        return self._take(state, entries)
 
-    def _read(self) -> bool:
+    def _read(self) -> tuple[LogState, list[Entry] | None]:
+        """What came since the last look; None if this can't go on from there.  In a thread: it changes nothing here."""
         state = self._log.store.state()
         if state.epoch != self.epoch or state.head < self.head or self._store_id is None:
+            return state, None
+        if state.head == self.head:
+            return state, []
+        return state, _encoded(self._log.store.log(self.head, PAGE, reading=Reading.TOLD), state)
+
+    def _take(self, state: LogState, entries: list[Entry] | None) -> bool:
+        """Put it at the end of the log in memory, on the loop: whoever pages there never meets half of it."""
+        if entries is None:
             self._store_id = state.store_id
             self._tail.clear()
             self.epoch, self.head = state.epoch, state.head
+            self._tell()  # those who came before this look ask the store for what it passed over
             return False
-        if state.head == self.head:
-            return False
-        entries = _encoded(self._log.store.log(self.head, PAGE, reading=Reading.TOLD), state)
-        self._tail.extend(entries)
-        self.head = entries[-1].position if entries else self.head
+        if entries:
+            self._tail.extend(entries)
+            self.head = entries[-1].position
+            self._tell()
         return len(entries) == PAGE
 
     # -- waiting -----------------------------------------------------------------------------------------------------
@@ -147,12 +154,13 @@ class Feed:
 
     async def changed(self, seconds: float, *, behind: int | None = None) -> bool:
         """Wait until something was appended or the service stops (true), or *seconds* are over; *behind*: if not already."""
-        if self.stopped.is_set() or (behind is not None and self.head > behind):
+        is_followed = self._store_id is not None  # else our head is an old one
+        if self.stopped.is_set() or (behind is not None and is_followed and self.head > behind):
             return True
         self._asked_at = self._log.clock.monotonic()
         if self._next is None:
             self._next = asyncio.get_running_loop().create_future()
-        if self._store_id is None:
+        if not is_followed:
             self._wake.set()  # what came while nobody waited is seen at once
         self._waiting += 1
         try:
@@ -173,9 +181,10 @@ class Feed:
     ) -> tuple[list[Entry], int, int]:
         """What stands behind *after* that is wanted; how far was looked, and the epoch of it.
 
-        From memory if it is all there and no older than what the caller knows (epoch, head), else from the store.
+        From memory if that is kept, it is all there and no older than what the caller knows (epoch, head), else from the store.
         """
-        epoch, in_reach = self.epoch, bool(self._tail) and self._tail[0].position <= after + 1
+        is_followed = self._store_id is not None and bool(self._tail)
+        epoch, in_reach = self.epoch, is_followed and self._tail[0].position <= after + 1
         if in_reach and after <= self.head and known <= (epoch, self.head):
             found = list(self._newer(after, limit))
             upto = found[-1].position if found else after

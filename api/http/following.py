@@ -74,7 +74,7 @@ async def _page(
             await feed.changed(left, behind=after)
         after = upto
     body = b'{"items":[' + b",".join(map(form, found))
-    place = orjson.dumps({"next": f"{epoch}:{upto}", "high_water": max(feed.head, upto)})
+    place = orjson.dumps({"next": f"{epoch}:{upto}", "high_water": max(known[1], upto)})
     return Answer(body + b"]," + place[1:])
 
 

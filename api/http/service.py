@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from .auth import Auth, Proxies
@@ -14,7 +13,7 @@ from .guard import Guard, Limits
 from .together import Together, TogetherSoon
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from ...workers.commands.log import JobLog
     from ...workers.registry import Jobs
@@ -50,7 +49,7 @@ class Service:
         self.requests = Requests()
         self.feed = Feed(self)
         self.together = Together()
-        self._rights = TogetherSoon(partial(self.ask, self.auth.may_all))
+        self._rights = TogetherSoon(self._rights_of)
         self.chores = Chores(log)
         self.draining = False
         self.began_at = log.now()
@@ -65,17 +64,28 @@ class Service:
         Raises:
             OverloadedError: too much is waiting already.
         """
+        return await self._counted(asyncio.get_running_loop().run_in_executor, self._pool, function, *args)
+
+    async def _counted(self, function: Callable[..., Awaitable[T]], *args: Any) -> T:
         if self._pending >= self.limits.pending:
             raise OverloadedError("too many requests wait for the database; nothing was written, try again")
         self._pending += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, function, *args)
+            return await function(*args)
         finally:
             self._pending -= 1
 
     async def may(self, principal: Principal, scope: str) -> bool:
-        """Whether they still may, asked anew from the loop; many who come at once are one question of the store's."""
-        return await self._rights.ask((principal, scope))
+        """Whether they still may, asked anew from the loop; many who come at once are one question of the store's.
+
+        Raises:
+            OverloadedError: too much is waiting already.
+        """
+        return await self._counted(self._rights.ask, (principal, scope))
+
+    async def _rights_of(self, asked: list[tuple[Principal, str]]) -> dict[tuple[Principal, str], bool]:
+        """Not counted: those who wait for it are."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self.auth.may_all, asked)
 
     async def start(self) -> None:
         """Begin to follow the log and to watch connections."""

@@ -86,17 +86,15 @@ class TogetherSoon(Generic[Q, T]):
             self._turns = None
 
     async def _answer(self, asked: dict[Q, list[asyncio.Future[T]]]) -> None:
+        waiting = [(answer, question) for question, answers in asked.items() for answer in answers]
         try:
             found = await self._look(list(asked))
+            told = [(answer, found[question]) for answer, question in waiting]
         except Exception as error:  # noqa: BLE001 - whoever asked gets it
-            for answer in self._open(asked):
-                answer.set_exception(error)
+            for answer, _ in waiting:
+                if not answer.done():
+                    answer.set_exception(error)
         else:
-            for question, answers in asked.items():
-                for answer in self._open({question: answers}):
-                    answer.set_result(found[question])
-
-    @staticmethod
-    def _open(asked: dict[Q, list[asyncio.Future[T]]]) -> list[asyncio.Future[T]]:
-        """Those who still wait: a client may have gone meanwhile."""
-        return [answer for answers in asked.values() for answer in answers if not answer.done()]
+            for answer, said in told:
+                if not answer.done():  # its client may have gone meanwhile
+                    answer.set_result(said)

@@ -120,8 +120,8 @@ def _hand_in(log: JobLog, held: Any, where: str, value: Any) -> None:
         held.complete(value)
 
 
-@pytest.mark.parametrize("tallies", [{"x": 2**63}, {"x": 2**70}, {"\ud800": 1}, {"a\x00": 1}])
-def test_tallies_that_cannot_be_kept_are_refused(log: JobLog, tallies: dict[str, int]) -> None:
+@pytest.mark.parametrize("tallies", [{"x": 2**63}, {"x": 2**70}, {"\ud800": 1}, {"a\x00": 1}, [], ["x"], "", 0])
+def test_tallies_that_cannot_be_kept_are_refused(log: JobLog, tallies: Any) -> None:
     held = claimed(log)
 
     with pytest.raises(InputError):

@@ -69,6 +69,7 @@ class UnitsDone(Decision):
         for _, _, state in append.events:
             if len(state) > storable.CURSOR_LIMIT:  # seldom
                 self._bound(append)
+                break
 
     def _bound(self, append: Append) -> None:
         for key, event in zip(self._keys, append.events, strict=False):  # their events come first
@@ -78,19 +79,20 @@ class UnitsDone(Decision):
 
 def checked_keys(units: Sequence[Unit]) -> list[str]:
     """The keys of *units*, each once, with evidence that can be stored."""
-    keys: list[str] = []
+    keys: dict[str, None] = {}
     for unit, evidence in units:
         storable.name(unit, "unit")
         storable.payload(evidence, f"evidence of {unit}")
-        keys.append(unit)
-    if len(keys) > 1 and len(set(keys)) != len(keys):
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise InvalidFieldError("unit", f"{twice!r} twice in one commit", "give each unit a key of its own")
-    return keys
+        if unit in keys:
+            raise InvalidFieldError("unit", f"{unit!r} twice in one commit", "give each unit a key of its own")
+        keys[unit] = None
+    return list(keys)
 
 
 def check_tallies(tallies: Any) -> None:
     """Names and whole numbers."""
+    if type(tallies) is not dict:
+        raise InvalidFieldError("tallies", f"{type(tallies).__name__} is no object", "give a dictionary of counts")
     storable.payload(tallies, "tallies")
     for what, number in tallies.items():
         storable.name(what, "tally")

@@ -14,8 +14,10 @@ import pytest
 from joblog.api.cli import local_only, watching
 from joblog.api.cli.main import cli as cli_group
 from joblog.api.cli.remote import Remote
+from joblog.api.http.feed import PAGE
 from joblog.api.http.server import HttpServer
 from joblog.domain.errors import StoreUnavailableError
+from joblog.domain.spec import JobSpec
 from joblog.projections.feed.consumers import Consumer
 from joblog.projections.feed.pages import Cursor
 from joblog.projections.proof import tree
@@ -61,6 +63,13 @@ def _ada() -> Any:
     from joblog.domain.job import Actor
 
     return Actor("ada", text="because")
+
+
+def test_a_tail_that_does_not_follow_gives_all_there_is(log: JobLog, afar: Cli) -> None:
+    """More than a page of it, from a service that nobody follows."""
+    log.submit_many([JobSpec("import", n) for n in range(PAGE + 20)])
+    for more in ((), ("--json",), ("--cloudevents",)):
+        assert len(afar("tail", "--after", "0", "--no-follow", *more).lines) == PAGE + 20
 
 
 def _id(text: str) -> Any:

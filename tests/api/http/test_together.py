@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import count
 from threading import Event
 
@@ -13,13 +14,14 @@ import pytest
 
 from joblog.api import queue_list
 from joblog.api.http import auth
+from joblog.api.http.guard import Limits
 from joblog.api.http.server import HttpServer
 from joblog.api.http.together import Together, TogetherSoon
 from joblog.domain.spec import JobSpec
 from joblog.eventstore import tokens
 from joblog.eventstore.store import Store
 from joblog.workers.commands.log import JobLog
-from tests.api.http.client import PATIENCE, Client, a_token
+from tests.api.http.client import PATIENCE, Client, a_token, serving
 from tests.patience import until
 
 
@@ -169,3 +171,25 @@ def test_many_who_submit_at_once_cost_one_question_for_their_rights(
     answers = [201 if reply.status == 201 else reply.code for reply in replies]
     assert answers == [201, 201, "forbidden"] * 2
     assert next(asked) == 3
+
+
+def test_commands_that_wait_for_their_right_are_counted_as_waiting_for_the_store(
+    log: JobLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = Event()
+    may_all = tokens.may_all
+
+    def look(store: Store, questions: Sequence[tuple[str, str]]) -> dict[tuple[str, str], bool]:
+        assert go_on.wait(PATIENCE)
+        return may_all(store, questions)
+
+    with serving(log, limits=replace(Limits(), pending=3)) as server, threads(9) as pool:
+        client = Client(server.port, a_token(log, "admin"))
+        assert client.get("/api/v1/jobs").status == 200  # who they are is remembered
+        monkeypatch.setattr(tokens, "may_all", look)
+        asked = [pool.submit(client.post, "/api/v1/jobs", {"kind": "import"}) for _ in range(9)]
+        until(lambda: sum(one.done() for one in asked) == 6)
+        assert {one.result().code for one in asked if one.done()} == {"overloaded"}
+        go_on.set()
+        statuses = sorted(one.result(PATIENCE).status for one in asked)
+    assert statuses == [201] * 3 + [503] * 6
