@@ -74,7 +74,7 @@ def bigints(values: Sequence[int]) -> Bigints:
 
 def uuids(values: Sequence[bytes]) -> Uuids:
     """Pack ids that are given as 16 bytes each."""
-    return Uuids(_head(Uuids, len(values)) + b"".join([_UUID_LENGTH + value for value in values]))
+    return Uuids(_head(Uuids, len(values)) + _UUID_LENGTH.join([b"", *values]))
 
 
 def byteas(values: Sequence[bytes]) -> Byteas:

@@ -25,7 +25,7 @@ class Request:
     def __init__(self, append: Append, loop: AbstractEventLoop | None = None) -> None:
         self.append = append
         self.answer: Answer | None = None
-        self.doubts: list[UnknownOutcomeError] = []  #: tries that may have been written, also with its batch
+        self.doubts: tuple[UnknownOutcomeError, ...] = ()  #: tries that may have been written, also with its batch
         self.loop = loop
         self.future: Future[Answer] | None = None if loop is None else loop.create_future()
         self.ready: threading.Lock | None = None

@@ -11,6 +11,7 @@ import logging
 import threading
 from collections import deque
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ..domain.errors import (
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MAX_BATCH: Final = 512  #: appends in one transaction
+#: An answer from its position: a named tuple's own constructors go through Python.
+_stored: Final[Callable[[tuple[int]], Stored]] = partial(tuple.__new__, Stored)
 _CLOSED: Final = "this log was closed; open it again"
 
 
@@ -307,7 +310,7 @@ class GroupWriter:
                 self.split += 1
             else:
                 for request in batch:
-                    request.answer = Stored(first)
+                    request.answer = _stored((first,))
                     first += len(request.append.events)
                 self._wake(batch)
                 return
@@ -332,7 +335,7 @@ class GroupWriter:
             return self._write([request.append for request in batch], side=side)
         except UnknownOutcomeError as doubt:
             for request in batch:
-                request.doubts.append(doubt)
+                request.doubts += (doubt,)
             raise
         except LockedError as error:
             if side:
@@ -341,15 +344,15 @@ class GroupWriter:
 
     def _try_one(self, request: Request, *, side: bool = False) -> Answer:
         """Write one append alone and find out why if it does not go."""
-        append, doubts = request.append, request.doubts
+        append = request.append
         try:
             return Stored(self.busy.run(lambda: self._doubting([request], side=side)))
         except ConflictError as conflict:
-            return self.outcomes.refused(append, conflict, doubts)
+            return self.outcomes.refused(append, conflict, request.doubts)
         except UnknownOutcomeError as error:
             return self.outcomes.resolve(append, error)
         except JobLogError as error:
-            return doubts[-1] if doubts else error  # "nothing was written" holds for the last try only
+            return request.doubts[-1] if request.doubts else error  # "nothing was written" holds for the last try only
         except LockedError:
             raise
         except Exception:  # a fault of ours: nobody may be told that nothing happened
@@ -391,10 +394,12 @@ class GroupWriter:
         self._wake(requests)
 
     def _wake(self, requests: list[Request]) -> None:
+        ready = False
         for request in requests:
             if request.ready is not None and request.answer is not None:
                 request.ready.release()
-        self._tell(any(request.append.row.get("ready") for request in requests))
+            ready = ready or bool(request.append.row.get("ready"))
+        self._tell(ready)
 
     def _tell(self, ready: bool) -> None:  # noqa: FBT001 - as ``on_commit``
         """Wake whoever follows the log; a fault of theirs changes nothing that was written."""

@@ -254,8 +254,12 @@ class Worker:
 
     @property
     def _half(self) -> int:
-        """As many as are claimed at once: one half of the slots is claimed while the other runs."""
-        return -(-self.settings.slots // 2)
+        """As many as are claimed at once: one half of the slots is claimed while the other runs.
+
+        Not in a file, where a claim holds the write lock and is a commit to the disk of its own.
+        """
+        slots = self.settings.slots
+        return slots if self.log.store.dialect == "sqlite" else -(-slots // 2)
 
     @property
     def _mine(self) -> str:
