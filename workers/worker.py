@@ -22,6 +22,7 @@ from .commands import claiming
 from .executor import Execution
 from .outbound.clients import Clients
 from .renewal import Renewal
+from .suspects import Suspects
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,6 +81,7 @@ class Worker:
         self._alone = False
         self._passes = 0
         self._next_look = 0.0
+        self._suspects = Suspects(log.clock)
         self._turned = True  #: the loop has come round since the last heartbeat
         self._renewal = Renewal(log, self._lost, self._check_loop)
         self._presence: presence.Presence | None = None
@@ -199,7 +201,7 @@ class Worker:
             return [], min(waits)
         if not outlook.ready:
             return [], min(waits)
-        held = self._claim(free, suspect=outlook.crashes >= CRASH_LIMIT - 1)
+        held = self._claim(free, waits, suspects=outlook.crashes >= CRASH_LIMIT - 1)
         if not held and (opening := log.store.next_opening()) is not None:
             waits.append(opening)
         self._ramps = bool(held) and len(held) < free and self._passes <= RAMP
@@ -225,11 +227,14 @@ class Worker:
             waits.append(outlook.next_due)
         return moved
 
-    def _claim(self, free: int, *, suspect: bool) -> list[Held]:
+    def _claim(self, free: int, waits: list[float], *, suspects: bool) -> list[Held]:
         """Take jobs: few at first, so that a restart is no herd; a suspect only into an idle worker, alone."""
         self._passes += 1
         ramp = min(free, self._half) if self._passes > RAMP else max(1, free * self._passes // (RAMP + 1))
         idle = not self._running
+        suspect = self._suspects.have_a_turn(wait=suspects, is_idle=idle)
+        if suspects and (seconds := self._suspects.seconds_left):
+            waits.append(seconds)
         if suspect and not idle:  # it waits for this worker, or another, to become idle
             return []
         kinds = self.settings.only_kinds
@@ -248,6 +253,11 @@ class Worker:
         claiming.replay(self.log, held)
         failpoint("worker.replayed")
         self._alone = any(one.crashes >= CRASH_LIMIT - 1 for one in held)
+        if suspect and held and not self._alone:
+            self._suspects.were_passed_over()
+        elif suspects and not suspect and idle and not held:
+            self._suspects.are_alone()
+            waits.append(0.0)
         return held
 
     _ramps = False  #: waits between its first passes, whatever news there is
