@@ -55,7 +55,7 @@ def job(log: JobLog, row: JobRow, *, now: bool = False) -> Document:
     """
     if row.get("in_outbox"):
         return shapes.of_job(row, None, None)
-    found = log.store.lease(row["id"])
+    found = log.store.lease(row["id"]) if row["worker"] else None  # a holder stands in both, or in none
     held = (
         None
         if found is None

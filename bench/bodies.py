@@ -58,7 +58,7 @@ def units_sync(run: SyncRun, args: dict[str, int]) -> None:
 
 
 @jobs.job("bench.long")
-def long(run: SyncRun, args: dict[str, str]) -> None:
+def long(run: SyncRun, args: dict[str, Any]) -> None:
     """*count* units, told to a file, then one that never ends; a new process goes on at that one."""
     seen = Path(args["file"])
 
@@ -67,7 +67,7 @@ def long(run: SyncRun, args: dict[str, str]) -> None:
             file.write(f"{what} {now()}\n")
 
     def unit(number: int) -> int:
-        if number == int(args["count"]):
+        if number == args["count"]:
             tell("new")
             time.sleep(3600)
         else:
@@ -75,7 +75,7 @@ def long(run: SyncRun, args: dict[str, str]) -> None:
         return number
 
     tell("body")
-    for number in range(int(args["count"]) + 1):
+    for number in range(args["count"] + 1):
         run.step(f"u{number}", unit, number)
 
 

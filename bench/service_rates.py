@@ -8,13 +8,14 @@ import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from uuid import UUID
 
 import aiohttp
 import orjson
 from aiohttp import web
 
 from bench.slow_clients import unchanged
-from joblog.api import shapes
+from joblog.api import documents
 from joblog.api.http.server import Bind, HttpServer
 from joblog.domain.spec import JobSpec
 from joblog.workers.commands.log import JobLog
@@ -29,12 +30,13 @@ def bare(log: JobLog) -> web.Application:
     """The same store calls and nothing else."""
     pool = ThreadPoolExecutor(8)
 
-    async def job(request: web.Request) -> web.Response:
-        from uuid import UUID
+    def read(job_id: UUID) -> dict[str, Any]:
+        return documents.job(log, log.row(job_id))
 
+    async def job(request: web.Request) -> web.Response:
         loop = asyncio.get_running_loop()
-        row = await loop.run_in_executor(pool, log.row, UUID(request.match_info["id"]))
-        return web.json_response(shapes.of_row(row), dumps=lambda made: orjson.dumps(made).decode())
+        made = await loop.run_in_executor(pool, read, UUID(request.match_info["id"]))
+        return web.json_response(made, dumps=lambda made: orjson.dumps(made).decode())
 
     async def submit(request: web.Request) -> web.Response:
         body = orjson.loads(await request.read())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import chain, islice
 from pathlib import Path
@@ -25,7 +26,7 @@ from .rebuild import Progress
 from .uncollected import uncollected
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     import sqlalchemy as sa
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 BATCH: Final = 5000
 CHUNK: Final = 2000  #: rows compared at once
 
+Page = tuple[list[Any], int]  #: what happened, and how far it reaches
 Row = dict[str, Any]
 Values = tuple[Any, ...]
 
@@ -85,24 +87,48 @@ def verify(
     ):
         folding = Folder(view, scratch, scratch.generation)
 
-        def advance(position: int) -> None:
-            happened, after = page(store, mapper, (view,), scratch.position, position, BATCH)
+        def advance(pages: Iterator[Page]) -> None:
+            happened, after = next(pages)
             write = folding.fold(happened, scratch.position, after)
             if write.stop is not None:
                 raise ViewStoppedError(view.name, *write.stop)
             scratch.write(write)
 
         def upto(position: int) -> None:
-            while scratch.position < position:
-                with uncollected():
-                    advance(position)
-                report(Progress(scratch.position, position))
+            with closing(_pages(store, mapper, view, scratch.position, position)) as pages:
+                while scratch.position < position:
+                    with uncollected():
+                        advance(pages)
+                    report(Progress(scratch.position, position))
 
         first = store.views.standings().get(view.name)
         upto(first.position if first else 0)
         with store.views.dump(view.name) as live:
             upto(live.position)
             return _compare(view, live, scratch, found)
+
+
+def _pages(store: Store, mapper: OrjsonMapper, view: View, after: int, upto: int) -> Generator[Page, None, None]:
+    """Pages of the log; of a server's, the next one comes while this one is folded."""
+
+    def read(after: int) -> Page:
+        return page(store, mapper, (view,), after, upto, BATCH)
+
+    if store.dialect != "postgresql":
+        while after < upto:
+            happened, after = read(after)
+            yield happened, after
+        return
+    with ThreadPoolExecutor(1, thread_name_prefix="joblog-verify") as reader:
+        try:
+            coming = reader.submit(read, after)
+            while after < upto:
+                happened, after = coming.result()
+                if after < upto:
+                    coming = reader.submit(read, after)
+                yield happened, after
+        finally:
+            reader.submit(store.release_thread).result()
 
 
 def _compare(view: View, live: Dump, made: Dump, found: Callable[[RowDifference], None]) -> Verified:
