@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing as mp
 import os
 import statistics
@@ -98,6 +99,7 @@ def _speeds(ours: Sequence[Rate], bare: Sequence[Rate]) -> tuple[float, float, f
 def _serve(pipe: Connection, make: Callable[..., dict[str, Any]], arguments: tuple[Any, ...]) -> None:
     """Run one side after another, as told; ``server <side>`` is what the database's process for it has used of the CPU."""
     sides = make(*arguments)
+    gc.freeze()  # as ``Worker.run`` does
     pipe.send("ready")
     while (order := pipe.recv()) is not None:
         side, given = order
