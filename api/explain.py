@@ -12,6 +12,7 @@ from uuid import UUID
 from ..domain import events as e
 from ..domain import identity, queue
 from ..domain.gate import GateClosed
+from ..domain.job import CRASH_LIMIT
 from ..domain.status import ENDED
 from ..eventstore import inspection
 from . import gate_list
@@ -71,7 +72,10 @@ def _queued(log: JobLog, row: JobRow, sees: Sees) -> Iterator[Reason]:
         return
     late = span((log.store.now() - row["due_at"]) / 1_000_000)
     running = inspection.leases_by_queue(log.store).get(row["queue"], 0)
-    if running:
+    if running and row["crashes"] >= CRASH_LIMIT - 1:
+        text = f"It has been due for {late}; {row['crashes']} of its holders died at this checkpoint, so it runs alone:"
+        yield Reason("runs-alone", f"{text} a worker of its queue takes it once it has nothing else to do.")
+    elif running:
         text = f"It has been due for {late}; {running:,} of its queue run, and it is in line for the next free slot."
         yield Reason("in-line", text)
     else:

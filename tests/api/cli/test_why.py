@@ -150,6 +150,21 @@ def test_why_a_dead_workers_job_stands_still(log: JobLog, cli: Callable[..., Ans
     assert cli("show", job_id, "--json").document["job"]["lease"]["seconds_left"] <= 0
 
 
+def test_why_a_job_whose_holders_died_twice_runs_alone(log: JobLog, cli: Callable[..., Answer]) -> None:
+    job_id = submit(log)
+    for _ in range(2):
+        claimed(log)
+        lease = log.store.lease(UUID(job_id))
+        assert lease is not None
+        log.reclaim(lease, "another")
+    assert reasons(cli("why", job_id, "--json")) == ["no-worker"]
+    submit(log, "2", priority=1)
+    claimed(log)
+
+    assert reasons(cli("why", job_id, "--json")) == ["runs-alone"]
+    assert "2 of its holders died at this checkpoint, so it runs alone" in cli("why", job_id).out
+
+
 def test_why_a_parked_job_waits_even_when_it_is_resumed(log: JobLog, cli: Callable[..., Answer]) -> None:
     job_id = submit(log)
     claimed(log).park(reason="retry-after", text="429", not_before=log.now() + timedelta(days=2))
