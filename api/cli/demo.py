@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
+import threading
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -12,10 +15,12 @@ import click
 from ...domain.errors import InvalidFieldError
 from .exits import Exit
 from .output import say
+from .serving import DEFAULT_PORT, serving_beside
 from .session import open_log, user, user_jobs
 from .settings import DEFAULT, current, shared_options
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from uuid import UUID
 
     from ...domain.spec import JobSpec
@@ -32,12 +37,17 @@ _PACE: Final = 0.05  #: seconds between two units
 @click.option(
     "--pace", type=float, default=_PACE, show_default=True, help="Seconds between two units; 0 for full speed."
 )
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=DEFAULT_PORT, show_default=True, help="Of the page, on loopback."
+)
+@click.option("--no-serve", is_flag=True, help="The import alone.")
 @shared_options()
-def demo_command(*, pace: float) -> Exit:
+def demo_command(*, pace: float, port: int, no_serve: bool) -> Exit:
     """Import a real file, to watch and to kill.
 
     The airports of the PyPI package airportsdata go into airports.db, fifty rows a unit.  Kill it as often as you
-    like and start it again: it goes on behind the last unit, and every row is there exactly once.
+    like and start it again: it goes on behind the last unit, and every row is there exactly once.  The page that it
+    serves shows it happen; in a terminal it stays when the import has ended.
     """
     settings = current()
     if settings.db_origin == DEFAULT:
@@ -49,13 +59,39 @@ def demo_command(*, pace: float) -> Exit:
         job_id, is_new = unfinished_or_new(log, jobs, args)
         say(f"{'importing' if is_new else 'going on with'} job {job_id}")
         say(f"kill it with  kill -9 {os.getpid()}  and start it again: it goes on behind the last unit")
-        from .waiting import see_through
+        with _page(log, jobs, None if no_serve else port):
+            from .waiting import see_through
 
-        end = see_through(log, job_id, jobs, always_work=True)
-        _tell_history(log, job_id)
-    if end is Exit.DONE:
-        _tell_rows()
+            end = see_through(log, job_id, jobs, always_work=True)
+            _tell_history(log, job_id)
+            if end is Exit.DONE:
+                _tell_rows()
+                if not no_serve and sys.stdout.isatty():
+                    _stay()
     return end
+
+
+@contextmanager
+def _page(log: JobLog, jobs: Jobs, port: int | None) -> Iterator[None]:
+    """The service, and the views that its screens show."""
+    if port is None:
+        yield
+        return
+    from ...workers.following import Following
+
+    following = Following(log)
+    following.start()
+    try:
+        with serving_beside(log, jobs, port):
+            yield
+    finally:
+        following.stop()
+
+
+def _stay() -> None:
+    say("the page stays; end it with Ctrl-C")
+    with suppress(KeyboardInterrupt):
+        threading.Event().wait()
 
 
 def airports() -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -15,6 +16,8 @@ from .session import database, open_log, shown, user, user_jobs
 from .settings import shared_options
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ...workers.commands.log import JobLog
     from ...workers.registry import Jobs
     from ..http.server import HttpServer
@@ -58,6 +61,26 @@ def make_server(log: JobLog, jobs: Jobs, host: str, port: int, **settings: Any) 
     proxies = Proxies.of(settings.get("proxies", ()))
     made = ServiceSettings(read_only=settings.get("read_only", False), proxies=proxies)
     return HttpServer(log, jobs, Bind(host, port), made)
+
+
+@contextmanager
+def serving_beside(log: JobLog, jobs: Jobs, port: int | None) -> Iterator[None]:
+    """The service beside a worker, on loopback; a port that is taken leaves the next free one, and None no service."""
+    if port is None:
+        yield
+        return
+    from ...domain.errors import StoreUnavailableError
+
+    try:
+        server = make_server(log, jobs, "127.0.0.1", port)
+    except StoreUnavailableError:
+        server = make_server(log, jobs, "127.0.0.1", 0)
+    server.start()
+    say(f"serving on {server.url}\n{sign_in_text(server, log)}")
+    try:
+        yield
+    finally:
+        server.stop()
 
 
 def sign_in_text(server: HttpServer, log: JobLog) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -14,16 +14,15 @@ from ..text import clean
 from .exits import Exit
 from .logs import start_logging
 from .output import answer, say
-from .serving import DEFAULT_PORT, make_server, sign_in_text
+from .serving import DEFAULT_PORT, serving_beside
 from .session import database, open_log, shown, user_jobs
 from .settings import shared_options
 from .signals import Stopping
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from ...workers.commands.log import JobLog
-    from ...workers.registry import Jobs
     from ...workers.worker import Worker
 
 logger = logging.getLogger(__name__)
@@ -131,7 +130,7 @@ def _work(
         if following is not None:
             following.start()
         try:
-            with _serving(log, jobs, port):
+            with serving_beside(log, jobs, port):
                 stopping.serves(worker)
                 if until_idle:
                     threading.Thread(target=_stop_when_idle, args=(log, worker, names), daemon=True).start()
@@ -141,26 +140,6 @@ def _work(
                 following.stop()
     answer({"worker": worker.name, "stopped_by": stopping.received})
     return stopping.end
-
-
-@contextmanager
-def _serving(log: JobLog, jobs: Jobs, port: int | None) -> Iterator[None]:
-    """The service beside the worker, on loopback; a port that is taken leaves the next free one."""
-    if port is None:
-        yield
-        return
-    from ...domain.errors import StoreUnavailableError
-
-    try:
-        server = make_server(log, jobs, "127.0.0.1", port)
-    except StoreUnavailableError:
-        server = make_server(log, jobs, "127.0.0.1", 0)
-    server.start()
-    say(f"serving on {server.url}\n{sign_in_text(server, log)}")
-    try:
-        yield
-    finally:
-        server.stop()
 
 
 def _opened(stack: ExitStack, stopping: Stopping, *, create: bool, waits: bool) -> JobLog | None:
