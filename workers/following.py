@@ -139,13 +139,13 @@ class Following:
 
     def _grow_tree(self) -> None:
         """What the tree has seen, nobody changes unnoticed any more; so it is not left to who signs it."""
-        left, self._leaves = self._leaves - SLICE, 0
+        left, self._leaves = self._leaves, 0
 
         def grown(size: int, head: int) -> None:
-            self._leaves = max(left, 0) if size < head else 0
+            self._leaves = max(left - SLICE, 0) if size < head else 0
 
         try:
-            tree.build(self.log.store, most=min(left + SLICE, SLICE), report=grown)
+            tree.build(self.log.store, most=min(left, SLICE), report=grown)
         except CorruptLogError as error:
             logger.error("the log is not what its tree has seen: %s", error)  # noqa: TRY400 - a finding, no fault in here
 

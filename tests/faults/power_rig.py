@@ -45,6 +45,10 @@ NAMES: Final = ("log.db", "log.db-wal", "log.db-journal", "journal")
 NEEDS: Final = "the power rig records with strace: install it (apt-get install strace), and let it trace its children"
 
 
+class UnknownToRigError(Exception):
+    """The product did to its files what this rig can't play back; its verdict would be worth nothing."""
+
+
 class NotAvailableError(Exception):
     """This machine lacks what the rig needs."""
 
@@ -148,7 +152,7 @@ def _ops(call: str, arguments: str, answer: str, place: bytes, start: int) -> It
     if call in {"unlink", "rename", "renameat", "renameat2"}:
         names = [_name(_text(quoted), place) for quoted in _QUOTED.findall(arguments)]
         if call != "unlink" and any(names):
-            raise NotImplementedError(f"the product renames {names}: teach the rig")
+            raise UnknownToRigError(f"the product renames {names}: teach the rig")
         if names and names[0]:
             yield Op("unlink", names[0])
         return
@@ -169,11 +173,11 @@ def _file_op(call: str, name: str, rest: str, start: int) -> Op:
         return Op("truncate", name, int(rest))
     data = _DATA.match(rest)
     if data is None or data.group(2):
-        raise NotImplementedError(f"{call} on {name}: teach the rig, or raise the length of strings")
+        raise UnknownToRigError(f"{call} on {name}: teach the rig, or raise the length of strings")
     if name == "journal":
         return Op("tell", data=_text(data.group(1)))
     if call != "pwrite64":
-        raise NotImplementedError(f"{call} on {name}: teach the rig")
+        raise UnknownToRigError(f"{call} on {name}: teach the rig")
     return Op("write", name, int(data.group(4)), _text(data.group(1)))
 
 

@@ -32,7 +32,9 @@ def open_zip(path: str, file: BufferedReader) -> zipfile.ZipFile:
         raise TooLargeError("path", problem, "unpack it, and import the file itself")
     try:
         return zipfile.ZipFile(file)
-    except (zipfile.BadZipFile, ValueError, NotImplementedError, struct.error):
+    except NotImplementedError as error:  # ``zipfile``'s word for a newer format
+        raise InvalidFieldError("path", f"{path}: {error}", "pack it again, with deflate") from None
+    except (zipfile.BadZipFile, ValueError, struct.error):
         raise SourceDamagedError(path, "no whole zip file", "copy it there again") from None
 
 

@@ -90,6 +90,10 @@ def test_many_who_poll_cost_what_one_does(
     assert next(asked) == 3
 
 
+async def a_turn() -> None:
+    """One of a task's, for whoever awaits it as a task."""
+
+
 class Looks:
     """A look that waits until it is let go; each answer says which look it was."""
 
@@ -115,7 +119,7 @@ def test_tasks_that_come_while_a_look_is_under_way_share_the_next_one() -> None:
         await looks.begun.wait()
         others = [asyncio.ensure_future(together.ask(question)) for question in "aaba"]
         gone = asyncio.ensure_future(together.ask("c"))
-        await asyncio.sleep(0)  # let them ask
+        await asyncio.ensure_future(a_turn())  # behind them: they have asked
         gone.cancel()
         looks.go_on.set()
         assert await asyncio.gather(first, *others) == ["a1", "a2", "a2", "b2", "a2"]

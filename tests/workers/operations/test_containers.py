@@ -119,7 +119,12 @@ def patched(path: Path, signature: bytes, at: int, value: bytes) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("at", "value", "message"), [(8, b"\x01\x00", "is encrypted"), (10, b"\x62\x00", "packed by method 98")]
+    ("at", "value", "message"),
+    [
+        (8, b"\x01\x00", "is encrypted"),
+        (10, b"\x62\x00", "packed by method 98"),
+        (6, b"\x40\x00", "zip file version 6.4; pack it again"),
+    ],
 )
 def test_a_member_that_can_not_be_unpacked_is_refused_at_once(
     tmp_path: Path, at: int, value: bytes, message: str

@@ -153,7 +153,7 @@ class MailPeer(Peer):
         return int(self.server.connections)
 
 
-class Row:
+class Row(ABC):
     """One kind of job."""
 
     kind: str
@@ -165,11 +165,13 @@ class Row:
         patch.setenv("JOBLOG_OUTBOUND_ALLOW", f"127.0.0.1 127.0.0.1 {peer.server.port}")
         self.prepare(patch)
 
+    @abstractmethod
     def prepare(self, patch: pytest.MonkeyPatch) -> None:
-        raise NotImplementedError
+        """Let a worker run it."""
 
+    @abstractmethod
     def submit(self, log: JobLog, name: str) -> None:
-        raise NotImplementedError
+        """Hand one in."""
 
     def hurry(self, limits: Limits) -> None:
         """Give a request so much time."""
