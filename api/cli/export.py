@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from .measure import Measure
+from ..measure import Measure
 from .output import answer
 from .progress import Progress
 from .session import open_log

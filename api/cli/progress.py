@@ -17,7 +17,7 @@ from .terminal import is_drawn
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .measure import Measure
+    from ..measure import Measure
 
 _DRAW_SECONDS: Final = 0.1
 _PLAIN_SECONDS: Final = 5.0

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from ..measure import Measure
 from ..text import clean, counted
 from .door import open_door
 from .exits import Exit
-from .measure import Measure
 from .output import answer
 from .progress import Progress
 from .session import open_log

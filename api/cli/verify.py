@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from ...domain.errors import InvalidFieldError
+from ..measure import Measure
 from ..text import clean, counted
 from .door import open_door
 from .exits import Exit
-from .measure import Measure
 from .output import answer
 from .progress import Progress
 from .session import find_job, open_log

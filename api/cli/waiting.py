@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ...domain.errors import StoreBusyError, StoreUnavailableError
+from ..measure import Measuring
 from ..text import clean
 from .exits import OF_STATUS, Exit
 from .logs import start_logging
-from .measure import Measuring
 from .output import emit, say
 from .progress import Progress
 from .settings import current

@@ -9,10 +9,10 @@ import click
 
 from ...domain.errors import StoreBusyError, StoreUnavailableError
 from ...eventstore.clock import SystemClock, pause
+from ..measure import Measure
 from ..shapes import row_part
 from ..text import clean, counted, span
 from .exits import OF_STATUS, Exit
-from .measure import Measure
 from .output import emit, say
 from .progress import Progress
 from .settings import current

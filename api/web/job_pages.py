@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ...domain.errors import InvalidFieldError, JobLogError
-from ...domain.status import Status
+from ...domain.status import ENDED, Status
 from ...eventstore import inspection
 from ...eventstore.store import Reading
 from .. import attempts, documents, explain, history, job_list, past, shapes
@@ -14,6 +14,7 @@ from ..http import chores, problems
 from ..http.jobs import JobList, filters_of
 from ..http.route import Answer
 from ..http.types import BulkCommand, Chosen, Expected
+from ..measure import Measure, Measuring
 from . import charts, facets
 from .render import page, see_other
 
@@ -37,11 +38,12 @@ def seconds_left(call: Call) -> Any:
     """A guess at when a running job is done, from how far it is."""
     now = call.log.store.now()
 
-    def left(row: JobRow) -> float | None:
+    def left(row: JobRow, done: int | None = None, total: int | None = None) -> float | None:
+        done, total = (row["done"], row["total"]) if total is None else (done, total)
         age = 0.0 if row["started_at"] is None else (now - row["started_at"]) / 1_000_000
-        if not row["total"] or not row["done"] or age < _LEAST_AGE or row["status"] != "running":
+        if not total or not done or age < _LEAST_AGE or row["status"] != "running":
             return None
-        return float(age / row["done"] * max(row["total"] - row["done"], 0))
+        return float(age / done * max(total - done, 0))
 
     return left
 
@@ -151,12 +153,21 @@ def _job(call: Call, row: JobRow, *, status: int = 200, refusal: JobLogError | N
         reasons=explain.reasons(log, row, call.principal.sees),
         actions=[name for name, fit in ACTIONS.items() if row["status"] in fit],
         left=seconds_left(call),
+        rows=_rows(call, row) if is_in else None,
         is_in=is_in,
         known=_known(call),
         paged=bool(getattr(query, "events", 0) or getattr(query, "units", "")),
         verified=_verified(log.store, row) if is_in and asked else None,
         **lives,
     )
+
+
+def _rows(call: Call, row: JobRow) -> Measure | None:
+    """How far a file is read, where that is what tells how much of the job is done."""
+    if row["status"] in ENDED:
+        return None
+    found = Measuring(call.log).of(row)
+    return found if found.noun == "row" else None
 
 
 def _life(call: Call, row: JobRow) -> dict[str, Any]:

@@ -67,6 +67,7 @@ def test_its_page_shows_the_import_and_stays_in_a_terminal_until_it_is_ended(tmp
             [job_id] = said.until(r"importing job (\S+)")
             page = Page(int(port), code)
             until(lambda: "running" in page.text(f"/jobs/{job_id}"))
+            until(lambda: re.search(r"of about 2\d,\d{3}.* left<", page.text(f"/jobs/{job_id}")))
             said.until(r"the page (stays)")
             assert "completed" in page.text(f"/jobs/{job_id}")
             assert job_id[:8] in page.text("/jobs")

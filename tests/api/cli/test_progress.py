@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from joblog.api.cli import progress as progressing
-from joblog.api.cli.measure import Measure, Measuring
 from joblog.api.cli.progress import Progress, Rate, line
 from joblog.api.cli.settings import Settings
+from joblog.api.measure import Measure, Measuring
 from joblog.workers.commands.log import JobLog
 from tests.api.cli.terminal import claimed, submit
 

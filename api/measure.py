@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from ...eventstore.store import JobRow
-    from ...workers.commands.log import JobLog
+    from ..eventstore.store import JobRow
+    from ..workers.commands.log import JobLog
 
 
 class Measure(NamedTuple):
@@ -45,7 +45,7 @@ class Measuring:
     def _plan_of(self, row: JobRow) -> dict[str, Any]:
         """What the first step of an import found out about its file."""
         if self._plan is None:
-            from ...eventstore.mapper import evidence_of
+            from ..eventstore.mapper import evidence_of
 
             state = self._log.store.unit_states(row["id"], ["step:plan"]).get("step:plan")
             plan = None if state is None else evidence_of(state)
